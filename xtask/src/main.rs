@@ -1,0 +1,22 @@
+//! Housekeeping of the repository: `cargo xtask codegen | tidy | bench`.
+
+mod codegen;
+mod tidy;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["codegen", rest @ ..] => codegen::run(rest),
+        ["tidy"] => tidy::run(),
+        _ => Err("usage: cargo xtask codegen [--check] | tidy".to_owned()),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("{message}");
+            ExitCode::FAILURE
+        }
+    }
+}
