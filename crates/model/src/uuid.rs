@@ -96,7 +96,8 @@ mod tests {
 
     #[test]
     fn text_that_is_no_id_is_refused() {
-        for text in ["", "short", "AAAAAAAAAAEAAAAAAAAAA/", "AAAAAAAAAAEAAAAAAAAAAgA", "ÄAAAAAAAAAEAAAAAAAAA"] {
+        for text in ["", "short", "AAAAAAAAAAEAAAAAAAAAA/", "AAAAAAAAAAEAAAAAAAAAAgA", "ÄAAAAAAAAAEAAAAAAAAA"]
+        {
             assert!(text.parse::<Uuid>().is_err(), "{text:?}");
         }
     }
