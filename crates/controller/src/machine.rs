@@ -1,0 +1,491 @@
+//! The controller machine: events in, effects out.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ottla_model::{
+    BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicName, TopicPartition, Uuid,
+};
+
+use crate::election::{Choice, Electorate, after_broker_change, first_state};
+
+/// A topic as its znode tells it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Assignment {
+    /// `None` for topics made by tools older than topic ids (KIP-516); the controller gives them one.
+    pub id: Option<Uuid>,
+    /// Replicas of each partition, the preferred leader first.
+    pub partitions: BTreeMap<i32, Vec<BrokerId>>,
+}
+
+/// A partition's state, as its znode holds it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartitionState {
+    pub leader: BrokerId,
+    pub leader_epoch: LeaderEpoch,
+    pub isr: Vec<BrokerId>,
+    pub controller_epoch: ControllerEpoch,
+    /// The znode's version.
+    pub partition_epoch: PartitionEpoch,
+    /// The leader was elected without having been in sync (KIP-704).
+    pub recovering: bool,
+}
+
+/// What the controller is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// The registered brokers, after election and whenever `/brokers/ids` changed.
+    BrokersRead(BTreeMap<BrokerId, BrokerEpoch>),
+    /// The names under `/brokers/topics`, after election and whenever they changed.
+    TopicsListed(BTreeSet<TopicName>),
+    /// Topics whose znodes were read, with the partition states found (none for new partitions).
+    TopicsRead(Vec<(TopicName, Assignment, BTreeMap<i32, PartitionState>)>),
+    /// The names under `/admin/delete_topics`.
+    DeletionsListed(BTreeSet<TopicName>),
+    /// How the writes of one [`Effect::WriteStates`] ended.
+    StatesWritten(Vec<(TopicPartition, WriteOutcome)>),
+    /// A broker answered [`Effect::StopReplicas`]: these replicas are stopped, and deleted where that was asked.
+    ReplicasStopped { broker: BrokerId, partitions: Vec<TopicPartition> },
+    /// The znodes of a deleted topic are gone.
+    TopicDeleted(TopicName),
+}
+
+/// How one state write ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WriteOutcome {
+    Written(PartitionEpoch),
+    /// Somebody else had written: this is what stands there now.
+    Conflict(PartitionState),
+    /// The znode, or its topic, is gone.
+    Gone,
+}
+
+/// The condition of a state write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expected {
+    Absent,
+    Version(PartitionEpoch),
+}
+
+/// One state to be written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StateWrite {
+    pub partition: TopicPartition,
+    pub state: PartitionState,
+    pub expected: Expected,
+}
+
+/// What a broker is told of one partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartitionOrder {
+    pub partition: TopicPartition,
+    pub topic_id: Option<Uuid>,
+    pub state: PartitionState,
+    pub replicas: Vec<BrokerId>,
+    pub offline_replicas: Vec<BrokerId>,
+    /// The replica may be created: it has never held data.
+    pub is_new: bool,
+}
+
+/// What the edge must do, in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// Read these topics' znodes and the states of their partitions: [`Event::TopicsRead`].
+    ReadTopics(Vec<TopicName>),
+    /// Write a new topic id into these topics' znodes, then read them: [`Event::TopicsRead`].
+    AssignTopicIds(Vec<TopicName>),
+    /// [`Event::StatesWritten`] follows.
+    WriteStates(Vec<StateWrite>),
+    /// Orders for the replicas that one broker holds.
+    SendLeaderAndIsr { broker: BrokerId, partitions: Vec<PartitionOrder> },
+    /// News for brokers: all live brokers, and these partitions.
+    SendUpdateMetadata {
+        brokers: Vec<BrokerId>,
+        partitions: Vec<PartitionOrder>,
+        deleted: Vec<TopicPartition>,
+    },
+    /// Stop and delete replicas on one broker: [`Event::ReplicasStopped`].
+    StopReplicas { broker: BrokerId, partitions: Vec<TopicPartition> },
+    /// Remove all znodes of a topic, its deletion mark last: [`Event::TopicDeleted`].
+    DeleteTopic(TopicName),
+    /// Remove the deletion mark of a topic that does not exist.
+    RemoveDeletionMark(TopicName),
+}
+
+#[derive(Debug, Clone)]
+struct Topic {
+    id: Option<Uuid>,
+    partitions: BTreeMap<i32, Partition>,
+    deletion: Option<Deletion>,
+}
+
+#[derive(Debug, Clone)]
+struct Partition {
+    replicas: Vec<BrokerId>,
+    state: Option<PartitionState>,
+    /// A write is on its way; the state in it was decided on what we knew then.
+    writing: Option<(PartitionState, bool)>,
+}
+
+/// A topic that is going: which replicas still have to confirm.
+#[derive(Debug, Clone)]
+struct Deletion {
+    /// `None` until every replica's broker is alive and the orders are out.
+    waiting_for: Option<BTreeSet<(BrokerId, i32)>>,
+}
+
+/// The active controller's view of the cluster, and its decisions.
+#[derive(Debug, Clone)]
+pub struct Controller {
+    epoch: ControllerEpoch,
+    unclean_election: bool,
+    brokers: BTreeMap<BrokerId, BrokerEpoch>,
+    live: BTreeSet<BrokerId>,
+    topics: BTreeMap<TopicName, Topic>,
+}
+
+impl Controller {
+    /// A controller that has just won epoch `epoch` and knows nothing yet.
+    pub fn new(epoch: ControllerEpoch, unclean_election: bool) -> Controller {
+        Controller {
+            epoch,
+            unclean_election,
+            brokers: BTreeMap::new(),
+            live: BTreeSet::new(),
+            topics: BTreeMap::new(),
+        }
+    }
+
+    pub fn epoch(&self) -> ControllerEpoch {
+        self.epoch
+    }
+
+    /// Takes in one event and says what has to be done about it.
+    pub fn handle(&mut self, event: Event) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        match event {
+            Event::BrokersRead(brokers) => self.brokers_read(brokers, &mut effects),
+            Event::TopicsListed(names) => self.topics_listed(names, &mut effects),
+            Event::TopicsRead(topics) => self.topics_read(topics, &mut effects),
+            Event::DeletionsListed(names) => self.deletions_listed(names, &mut effects),
+            Event::StatesWritten(outcomes) => self.states_written(outcomes, &mut effects),
+            Event::ReplicasStopped { broker, partitions } => {
+                self.replicas_stopped(broker, &partitions, &mut effects);
+            }
+            Event::TopicDeleted(name) => {
+                self.topics.remove(&name);
+            }
+        }
+        effects
+    }
+
+    /// A broker that came back with another epoch has failed and returned: everything on it is told anew.
+    fn brokers_read(&mut self, brokers: BTreeMap<BrokerId, BrokerEpoch>, effects: &mut Vec<Effect>) {
+        let arrived: Vec<BrokerId> = brokers
+            .iter()
+            .filter(|(id, epoch)| self.brokers.get(id) != Some(epoch))
+            .map(|(id, _)| *id)
+            .collect();
+        let bounced: BTreeSet<BrokerId> =
+            arrived.iter().copied().filter(|id| self.brokers.contains_key(id)).collect();
+        let lost = self.brokers.keys().any(|id| !brokers.contains_key(id));
+        self.brokers = brokers;
+        if arrived.is_empty() && !lost {
+            return;
+        }
+        // The failed half of a bounce first: its leaderships move while it counts as dead.
+        self.live = self.brokers.keys().copied().filter(|id| !bounced.contains(id)).collect();
+        if !bounced.is_empty() {
+            self.elect_everywhere(effects);
+        }
+        self.live = self.brokers.keys().copied().collect();
+
+        let everyone: Vec<BrokerId> = self.live.iter().copied().collect();
+        effects.push(Effect::SendUpdateMetadata {
+            brokers: everyone,
+            partitions: Vec::new(),
+            deleted: Vec::new(),
+        });
+        if !arrived.is_empty() {
+            self.introduce(&arrived, effects);
+        }
+        self.elect_everywhere(effects);
+        self.continue_deletions(effects);
+    }
+
+    /// Tells brokers that have just arrived about every partition there is, and about those that they hold.
+    fn introduce(&self, arrived: &[BrokerId], effects: &mut Vec<Effect>) {
+        let known: Vec<PartitionOrder> = self.orders(|_| true);
+        for broker in arrived {
+            let held: Vec<PartitionOrder> =
+                known.iter().filter(|order| order.replicas.contains(broker)).cloned().collect();
+            if !held.is_empty() {
+                effects.push(Effect::SendLeaderAndIsr { broker: *broker, partitions: held });
+            }
+        }
+        if !known.is_empty() {
+            let brokers = arrived.to_vec();
+            effects.push(Effect::SendUpdateMetadata { brokers, partitions: known, deleted: Vec::new() });
+        }
+    }
+
+    fn topics_listed(&mut self, names: BTreeSet<TopicName>, effects: &mut Vec<Effect>) {
+        // A topic whose znode somebody removed by hand is not ours to delete from the disks: forget it only.
+        let vanished: Vec<TopicName> =
+            self.topics.keys().filter(|name| !names.contains(*name)).cloned().collect();
+        let mut deleted = Vec::new();
+        for name in vanished {
+            if let Some(topic) = self.topics.remove(&name) {
+                deleted.extend(topic.partitions.keys().map(|p| TopicPartition::new(name.clone(), *p)));
+            }
+        }
+        if !deleted.is_empty() {
+            let brokers = self.live.iter().copied().collect();
+            effects.push(Effect::SendUpdateMetadata { brokers, partitions: Vec::new(), deleted });
+        }
+        let new: Vec<TopicName> = names.into_iter().filter(|name| !self.topics.contains_key(name)).collect();
+        if !new.is_empty() {
+            effects.push(Effect::ReadTopics(new));
+        }
+    }
+
+    fn topics_read(
+        &mut self,
+        topics: Vec<(TopicName, Assignment, BTreeMap<i32, PartitionState>)>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let mut nameless = Vec::new();
+        let mut loaded = BTreeSet::new();
+        for (name, assignment, mut states) in topics {
+            if assignment.id.is_none() {
+                nameless.push(name);
+                continue;
+            }
+            let topic = self.topics.entry(name.clone()).or_insert_with(|| Topic {
+                id: None,
+                partitions: BTreeMap::new(),
+                deletion: None,
+            });
+            topic.id = assignment.id;
+            for (id, replicas) in assignment.partitions {
+                let partition = topic.partitions.entry(id).or_insert_with(|| {
+                    loaded.insert(TopicPartition::new(name.clone(), id));
+                    Partition { replicas: Vec::new(), state: states.remove(&id), writing: None }
+                });
+                partition.replicas = replicas;
+            }
+        }
+        if !nameless.is_empty() {
+            effects.push(Effect::AssignTopicIds(nameless));
+        }
+        let known = self.orders(|partition| loaded.contains(partition));
+        self.send(known, effects);
+        self.elect(|partition| loaded.contains(partition), effects);
+        self.continue_deletions(effects);
+    }
+
+    fn elect_everywhere(&mut self, effects: &mut Vec<Effect>) {
+        self.elect(|_| true, effects);
+    }
+
+    /// Decides the state of each partition concerned, and asks for the writes that change one.
+    fn elect(&mut self, concerned: impl Fn(&TopicPartition) -> bool, effects: &mut Vec<Effect>) {
+        let mut writes = Vec::new();
+        for (name, topic) in &mut self.topics {
+            if topic.deletion.is_some() {
+                continue;
+            }
+            for (id, partition) in &mut topic.partitions {
+                let name = TopicPartition::new(name.clone(), *id);
+                if partition.writing.is_some() || !concerned(&name) {
+                    continue;
+                }
+                let electorate = Electorate {
+                    replicas: &partition.replicas,
+                    live: &self.live,
+                    unclean: self.unclean_election,
+                };
+                let Some((state, expected)) = decide(electorate, partition.state.as_ref(), self.epoch) else {
+                    continue;
+                };
+                partition.writing = Some((state.clone(), expected == Expected::Absent));
+                writes.push(StateWrite { partition: name, state, expected });
+            }
+        }
+        if !writes.is_empty() {
+            effects.push(Effect::WriteStates(writes));
+        }
+    }
+
+    fn states_written(&mut self, outcomes: Vec<(TopicPartition, WriteOutcome)>, effects: &mut Vec<Effect>) {
+        let mut written = BTreeMap::new();
+        let mut again = BTreeSet::new();
+        for (name, outcome) in outcomes {
+            let Some(partition) =
+                self.topics.get_mut(&name.topic).and_then(|topic| topic.partitions.get_mut(&name.partition))
+            else {
+                continue;
+            };
+            let Some((mut state, is_new)) = partition.writing.take() else { continue };
+            match outcome {
+                WriteOutcome::Written(epoch) => {
+                    state.partition_epoch = epoch;
+                    partition.state = Some(state);
+                    written.insert(name, is_new);
+                }
+                WriteOutcome::Conflict(found) => {
+                    partition.state = Some(found);
+                    again.insert(name.clone());
+                    written.insert(name, false);
+                }
+                // Its topic is being removed behind our back; the listing of topics will say so.
+                WriteOutcome::Gone => {}
+            }
+        }
+        let mut orders = self.orders(|partition| written.contains_key(partition));
+        for order in &mut orders {
+            order.is_new = written.get(&order.partition).copied().unwrap_or(false);
+        }
+        self.send(orders, effects);
+        self.elect(|partition| again.contains(partition), effects);
+    }
+
+    /// Each live replica gets its orders first; then everyone hears the news.
+    fn send(&self, orders: Vec<PartitionOrder>, effects: &mut Vec<Effect>) {
+        if orders.is_empty() {
+            return;
+        }
+        for broker in &self.live {
+            let held: Vec<PartitionOrder> =
+                orders.iter().filter(|order| order.replicas.contains(broker)).cloned().collect();
+            if !held.is_empty() {
+                effects.push(Effect::SendLeaderAndIsr { broker: *broker, partitions: held });
+            }
+        }
+        let brokers = self.live.iter().copied().collect();
+        effects.push(Effect::SendUpdateMetadata { brokers, partitions: orders, deleted: Vec::new() });
+    }
+
+    /// Orders for the partitions that have a state and are not being deleted.
+    fn orders(&self, concerned: impl Fn(&TopicPartition) -> bool) -> Vec<PartitionOrder> {
+        let mut orders = Vec::new();
+        for (name, topic) in self.topics.iter().filter(|(_, topic)| topic.deletion.is_none()) {
+            for (id, partition) in &topic.partitions {
+                let name = TopicPartition::new(name.clone(), *id);
+                let Some(state) = &partition.state else { continue };
+                if !concerned(&name) {
+                    continue;
+                }
+                orders.push(PartitionOrder {
+                    partition: name,
+                    topic_id: topic.id,
+                    state: state.clone(),
+                    replicas: partition.replicas.clone(),
+                    offline_replicas: self.dead_among(&partition.replicas),
+                    is_new: false,
+                });
+            }
+        }
+        orders
+    }
+
+    fn dead_among(&self, replicas: &[BrokerId]) -> Vec<BrokerId> {
+        replicas.iter().copied().filter(|id| !self.live.contains(id)).collect()
+    }
+
+    fn deletions_listed(&mut self, names: BTreeSet<TopicName>, effects: &mut Vec<Effect>) {
+        for name in names {
+            match self.topics.get_mut(&name) {
+                Some(topic) if topic.deletion.is_none() => {
+                    topic.deletion = Some(Deletion { waiting_for: None });
+                }
+                Some(_) => {}
+                None => effects.push(Effect::RemoveDeletionMark(name)),
+            }
+        }
+        self.continue_deletions(effects);
+    }
+
+    /// Starts each deletion whose replicas are all on live brokers; the others wait for theirs to return.
+    fn continue_deletions(&mut self, effects: &mut Vec<Effect>) {
+        let everyone: Vec<BrokerId> = self.live.iter().copied().collect();
+        for (name, topic) in &mut self.topics {
+            let Some(deletion) = &mut topic.deletion else { continue };
+            let mut replicas: BTreeMap<BrokerId, Vec<TopicPartition>> = BTreeMap::new();
+            for (id, partition) in &topic.partitions {
+                for broker in &partition.replicas {
+                    let name = TopicPartition::new(name.clone(), *id);
+                    replicas.entry(*broker).or_default().push(name);
+                }
+            }
+            let all_live = replicas.keys().all(|broker| self.live.contains(broker));
+            if deletion.waiting_for.is_some() || !all_live {
+                continue;
+            }
+            let waiting_for: BTreeSet<(BrokerId, i32)> = replicas
+                .iter()
+                .flat_map(|(broker, held)| held.iter().map(|held| (*broker, held.partition)))
+                .collect();
+            let deleted = topic.partitions.keys().map(|id| TopicPartition::new(name.clone(), *id)).collect();
+            effects.push(Effect::SendUpdateMetadata {
+                brokers: everyone.clone(),
+                partitions: Vec::new(),
+                deleted,
+            });
+            if waiting_for.is_empty() {
+                effects.push(Effect::DeleteTopic(name.clone()));
+            }
+            for (broker, partitions) in replicas {
+                effects.push(Effect::StopReplicas { broker, partitions });
+            }
+            deletion.waiting_for = Some(waiting_for);
+        }
+    }
+
+    fn replicas_stopped(
+        &mut self,
+        broker: BrokerId,
+        partitions: &[TopicPartition],
+        effects: &mut Vec<Effect>,
+    ) {
+        for stopped in partitions {
+            let Some(topic) = self.topics.get_mut(&stopped.topic) else { continue };
+            let Some(Deletion { waiting_for: Some(waiting_for) }) = &mut topic.deletion else { continue };
+            if waiting_for.remove(&(broker, stopped.partition)) && waiting_for.is_empty() {
+                effects.push(Effect::DeleteTopic(stopped.topic.clone()));
+            }
+        }
+    }
+}
+
+/// The next state of a partition and the condition of writing it, or `None` if it stays as it is.
+fn decide(
+    electorate: Electorate<'_>,
+    current: Option<&PartitionState>,
+    controller_epoch: ControllerEpoch,
+) -> Option<(PartitionState, Expected)> {
+    let Some(current) = current else {
+        let Choice { leader, isr, .. } = first_state(electorate)?;
+        let state = PartitionState {
+            leader,
+            leader_epoch: LeaderEpoch(0),
+            isr,
+            controller_epoch,
+            partition_epoch: PartitionEpoch(0),
+            recovering: false,
+        };
+        return Some((state, Expected::Absent));
+    };
+    let choice = after_broker_change(electorate, current.leader, &current.isr)?;
+    let state = PartitionState {
+        leader: choice.leader,
+        leader_epoch: LeaderEpoch(current.leader_epoch.0 + 1),
+        isr: choice.isr,
+        controller_epoch,
+        partition_epoch: current.partition_epoch,
+        recovering: choice.unclean || current.recovering,
+    };
+    Some((state, Expected::Version(current.partition_epoch)))
+}
+
+#[cfg(test)]
+mod tests;
