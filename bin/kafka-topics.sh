@@ -1,0 +1,4 @@
+#!/bin/sh
+# Creates, lists, describes, alters and deletes topics. Options: --help
+. "$(dirname -- "$(readlink -f -- "$0")")/ottla.sh"
+exec "$OTTLA" kafka-topics "$@"
