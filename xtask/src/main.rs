@@ -1,9 +1,10 @@
 //! Housekeeping of the repository: `cargo xtask codegen | tidy | bench`.
 
-mod codegen;
 mod tidy;
 
 use std::process::ExitCode;
+
+use xtask::codegen;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
