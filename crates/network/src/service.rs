@@ -89,6 +89,11 @@ pub enum Answer {
 }
 
 impl Answer {
+    /// The pieces, in the order of the wire.
+    pub fn into_parts(self) -> impl Iterator<Item = Part> {
+        std::iter::once(Part::Bytes(self.head)).chain(self.rest)
+    }
+
     /// Bytes of memory held until it is sent.
     pub(crate) fn memory(&self) -> usize {
         match self {
