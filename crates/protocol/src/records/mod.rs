@@ -14,6 +14,8 @@
 
 pub mod batch;
 
+mod builder;
+mod control;
 mod legacy;
 mod record;
 mod varint;
@@ -22,4 +24,6 @@ pub use batch::{
     Attributes, Batch, BatchHeader, Batches, CorruptBatch, ENTRY_OVERHEAD, HEADER_LENGTH, Magic,
     TimestampType,
 };
+pub use builder::{BatchBuilder, MessageSetBuilder, ProducerState};
+pub use control::{ControlType, EndTransactionMarker, TransactionResult};
 pub use record::{BatchRecords, Headers, HeadersIter, Record, RecordError, RecordHeader, Records};
