@@ -89,11 +89,6 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// The pieces, in the order of the wire.
-    pub fn into_parts(self) -> impl Iterator<Item = Part> {
-        std::iter::once(Part::Bytes(self.head)).chain(self.rest)
-    }
-
     /// Bytes of memory held until it is sent.
     pub(crate) fn memory(&self) -> usize {
         match self {
@@ -142,6 +137,11 @@ impl Response {
     pub fn file(mut self, region: FileRegion) -> Response {
         self.rest.push(Part::File(region));
         self
+    }
+
+    /// The pieces, in the order of the wire.
+    pub fn into_parts(self) -> impl Iterator<Item = Part> {
+        std::iter::once(Part::Bytes(self.head)).chain(self.rest)
     }
 
     /// Bytes on the wire, without the size field.
