@@ -1,0 +1,10 @@
+//! Proofs of the wire: foreign codecs, hostile bytes, golden frames and fuzz corpora.
+
+mod all_messages;
+mod any_message;
+mod counting_allocator;
+mod foreign_codecs;
+mod hostile_bytes;
+
+#[global_allocator]
+static ALLOCATOR: counting_allocator::CountingAllocator = counting_allocator::CountingAllocator;
