@@ -1,7 +1,9 @@
 //! Schemas in, message code out: `crates/protocol/schemas/*.schema` become `crates/protocol/src/messages/*.rs`.
 
-mod rust;
+mod field;
+mod messages;
 pub mod schema;
+mod structure;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -55,11 +57,9 @@ pub fn schemas() -> Result<BTreeMap<String, Schema>, String> {
 /// The formatted code by file name.
 fn generate() -> Result<BTreeMap<String, String>, String> {
     let schemas = schemas()?;
-    let mut files: BTreeMap<String, String> = schemas
-        .iter()
-        .map(|(stem, schema)| (format!("{stem}.rs"), rust::message_file(stem, schema)))
-        .collect();
-    files.insert("mod.rs".to_owned(), rust::table_file(&schemas)?);
+    let mut files: BTreeMap<String, String> =
+        schemas.iter().map(|(stem, schema)| (format!("{stem}.rs"), messages::module(stem, schema))).collect();
+    files.insert("mod.rs".to_owned(), messages::table(&schemas)?);
     format(files)
 }
 

@@ -270,7 +270,7 @@ impl Parser {
             return Ok(());
         }
         let spaces = line.len() - line.trim_start().len();
-        if line.contains('\t') || spaces % 4 != 0 {
+        if line.contains('\t') || !spaces.is_multiple_of(4) {
             return Err("indent with four spaces a level".to_owned());
         }
         let depth = spaces / 4;
@@ -584,9 +584,9 @@ fn check_field(structure: &Struct, field: &Field) -> Result<(), String> {
             structure.name, structure.versions
         ));
     }
-    if field.nullable.is_some() && matches!(field.ty, Type::Bool | Type::Uuid | Type::Float64)
-        || field.nullable.is_some() && is_integer(&field.ty)
-    {
+    let has_null =
+        matches!(field.ty, Type::String | Type::Bytes | Type::Records | Type::Array(_) | Type::Struct(_));
+    if field.nullable.is_some() && !has_null {
         return Err(format!("{name} cannot be null: its type has no such value"));
     }
     if let Some((tag, tagged)) = field.tag {
@@ -619,10 +619,6 @@ fn check_field(structure: &Struct, field: &Field) -> Result<(), String> {
         Type::Records | Type::Struct(_) => false,
     };
     if fits { Ok(()) } else { Err(format!("`{default}` is no default for {name}")) }
-}
-
-fn is_integer(ty: &Type) -> bool {
-    matches!(ty, Type::Int8 | Type::Int16 | Type::Int32 | Type::Int64 | Type::Uint16 | Type::Uint32)
 }
 
 #[cfg(test)]

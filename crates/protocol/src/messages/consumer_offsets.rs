@@ -40,7 +40,6 @@ impl Message for OffsetCommitKey {
         out.string(&self.group, false)?;
         out.string(&self.topic, false)?;
         out.int32(self.partition);
-
         Ok(())
     }
 }
@@ -150,7 +149,6 @@ impl Message for GroupMetadataKey {
     fn encode(&self, out: &mut Encoder<'_>, version: i16) -> Result<(), EncodeError> {
         check_encode_version::<GroupMetadataKey>(version)?;
         out.string(&self.group, false)?;
-
         Ok(())
     }
 }

@@ -75,7 +75,6 @@ impl Message for ConsumerProtocolSubscription {
         if version == 3 {
             out.nullable_string(self.rack_id.as_deref(), false)?;
         }
-
         Ok(())
     }
 }
@@ -108,7 +107,6 @@ impl Message for ConsumerProtocolAssignment {
         check_encode_version::<ConsumerProtocolAssignment>(version)?;
         out.array(&self.assigned_partitions, false, |out, value| value.encode(out, version))?;
         out.nullable_bytes(self.user_data.as_deref(), false)?;
-
         Ok(())
     }
 }
@@ -132,7 +130,6 @@ impl TopicPartition {
             out.int32(*value);
             Ok(())
         })?;
-
         Ok(())
     }
 }

@@ -31,7 +31,6 @@ impl Message for ControlRecordKey {
     fn encode(&self, out: &mut Encoder<'_>, version: i16) -> Result<(), EncodeError> {
         check_encode_version::<ControlRecordKey>(version)?;
         out.int16(self.control_type);
-
         Ok(())
     }
 }
@@ -59,7 +58,6 @@ impl Message for EndTxnMarker {
     fn encode(&self, out: &mut Encoder<'_>, version: i16) -> Result<(), EncodeError> {
         check_encode_version::<EndTxnMarker>(version)?;
         out.int32(self.coordinator_epoch);
-
         Ok(())
     }
 }

@@ -751,7 +751,7 @@ impl ApiKey {
     }
 }
 
-/// Calls `$row!(Name, NameRequest, NameResponse)` for every API, by key.
+/// Calls `$row!(Name, NameRequest, NameResponse);` for every API, by key.
 #[macro_export]
 macro_rules! for_each_api {
     ($row:ident) => {
@@ -838,7 +838,7 @@ macro_rules! for_each_api {
     };
 }
 
-/// Calls `$row!(Name)` for every message that belongs to no API: headers and the records of internal topics.
+/// Calls `$row!(Name);` for every message that belongs to no API: headers and the records of internal topics.
 #[macro_export]
 macro_rules! for_each_data {
     ($row:ident) => {

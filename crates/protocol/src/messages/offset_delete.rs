@@ -38,7 +38,6 @@ impl Message for OffsetDeleteRequest {
         check_encode_version::<OffsetDeleteRequest>(version)?;
         out.string(&self.group_id, false)?;
         out.array(&self.topics, false, |out, value| value.encode(out, version))?;
-
         Ok(())
     }
 }
@@ -80,7 +79,6 @@ impl Message for OffsetDeleteResponse {
         out.int16(self.error_code);
         out.int32(self.throttle_time_ms);
         out.array(&self.topics, false, |out, value| value.encode(out, version))?;
-
         Ok(())
     }
 }
@@ -103,7 +101,6 @@ impl OffsetDeleteRequestTopic {
     fn encode(&self, out: &mut Encoder<'_>, version: i16) -> Result<(), EncodeError> {
         out.string(&self.name, false)?;
         out.array(&self.partitions, false, |out, value| value.encode(out, version))?;
-
         Ok(())
     }
 }
@@ -121,7 +118,6 @@ impl OffsetDeleteRequestPartition {
 
     fn encode(&self, out: &mut Encoder<'_>, _version: i16) -> Result<(), EncodeError> {
         out.int32(self.partition_index);
-
         Ok(())
     }
 }
@@ -144,7 +140,6 @@ impl OffsetDeleteResponseTopic {
     fn encode(&self, out: &mut Encoder<'_>, version: i16) -> Result<(), EncodeError> {
         out.string(&self.name, false)?;
         out.array(&self.partitions, false, |out, value| value.encode(out, version))?;
-
         Ok(())
     }
 }
@@ -165,7 +160,6 @@ impl OffsetDeleteResponsePartition {
     fn encode(&self, out: &mut Encoder<'_>, _version: i16) -> Result<(), EncodeError> {
         out.int32(self.partition_index);
         out.int16(self.error_code);
-
         Ok(())
     }
 }

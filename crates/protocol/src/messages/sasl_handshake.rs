@@ -33,7 +33,6 @@ impl Message for SaslHandshakeRequest {
     fn encode(&self, out: &mut Encoder<'_>, version: i16) -> Result<(), EncodeError> {
         check_encode_version::<SaslHandshakeRequest>(version)?;
         out.string(&self.mechanism, false)?;
-
         Ok(())
     }
 }
@@ -72,7 +71,6 @@ impl Message for SaslHandshakeResponse {
         check_encode_version::<SaslHandshakeResponse>(version)?;
         out.int16(self.error_code);
         out.array(&self.mechanisms, false, |out, value| out.string(value, false))?;
-
         Ok(())
     }
 }

@@ -224,7 +224,6 @@ impl StopReplicaPartitionV0 {
     fn encode(&self, out: &mut Encoder<'_>, _version: i16) -> Result<(), EncodeError> {
         out.string(&self.topic_name, false)?;
         out.int32(self.partition_index);
-
         Ok(())
     }
 }

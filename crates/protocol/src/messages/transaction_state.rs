@@ -31,7 +31,6 @@ impl Message for TransactionLogKey {
     fn encode(&self, out: &mut Encoder<'_>, version: i16) -> Result<(), EncodeError> {
         check_encode_version::<TransactionLogKey>(version)?;
         out.string(&self.transactional_id, false)?;
-
         Ok(())
     }
 }
