@@ -229,7 +229,7 @@ pub struct Compressor(Sink);
 enum Sink {
     Plain,
     Gzip(gzip::Writer),
-    Snappy(snappy::Writer),
+    Snappy(Box<snappy::Writer>),
     Lz4(lz4::Writer),
     Zstd(zstd::Writer),
 }
@@ -246,7 +246,7 @@ impl Compressor {
         Compressor(match compression.codec {
             Codec::None => Sink::Plain,
             Codec::Gzip => Sink::Gzip(gzip::Writer::new(compression.level, out)),
-            Codec::Snappy => Sink::Snappy(snappy::Writer::new(out)),
+            Codec::Snappy => Sink::Snappy(Box::new(snappy::Writer::new(out))),
             Codec::Lz4 => Sink::Lz4(lz4::Writer::new(magic, out)),
             Codec::Zstd => {
                 assert_eq!(magic, Magic::V2, "zstd is not defined below magic 2");

@@ -7,7 +7,7 @@ use super::batch::{
     self, Attributes, BatchHeader, ENTRY_OVERHEAD, HEADER_LENGTH, Magic, NO_PRODUCER_EPOCH, NO_SEQUENCE,
     TimestampType,
 };
-use super::record::RecordHeader;
+use super::record::{Headers, RecordHeader};
 use super::varint::{put_varint, put_varlong, varint_length, varlong_length};
 use crate::compression::{self, Codec, Compression};
 
@@ -164,21 +164,8 @@ impl BatchBuilder {
             self.base_timestamp = timestamp;
         }
         let timestamp_delta = timestamp.0.wrapping_sub(self.base_timestamp.0);
-        let body_length = record_body_length(timestamp_delta, offset_delta, key, value, headers);
-        let body_length = i32::try_from(body_length).expect("a record is at most 2 GiB");
         let out = &mut self.buffer;
-        put_varint(out, body_length);
-        out.push(0);
-        put_varlong(out, timestamp_delta);
-        put_varint(out, offset_delta);
-        put_nullable(out, key);
-        put_nullable(out, value);
-        put_varint(out, headers.len() as i32);
-        for header in headers {
-            put_varint(out, header.key.len() as i32);
-            out.extend_from_slice(header.key);
-            put_nullable(out, header.value);
-        }
+        put_record(out, timestamp_delta, offset_delta, key, value, headers);
         assert!(out.len() - ENTRY_OVERHEAD <= i32::MAX as usize, "a batch is at most 2 GiB");
         self.max_timestamp = self.max_timestamp.max(timestamp);
         self.last_offset_delta = offset_delta;
@@ -259,22 +246,78 @@ impl BatchBuilder {
     }
 }
 
+/// Headers on their way into a record: as a caller lists them, or as another record holds them encoded.
+pub(super) trait PutHeaders {
+    fn count(&self) -> usize;
+    fn encoded_length(&self) -> usize;
+    fn put(&self, out: &mut Vec<u8>);
+}
+
+impl PutHeaders for [RecordHeader<'_>] {
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    fn encoded_length(&self) -> usize {
+        self.iter().map(|header| nullable_length(Some(header.key)) + nullable_length(header.value)).sum()
+    }
+
+    fn put(&self, out: &mut Vec<u8>) {
+        for header in self {
+            put_nullable(out, Some(header.key));
+            put_nullable(out, header.value);
+        }
+    }
+}
+
+impl PutHeaders for Headers<'_> {
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    fn encoded_length(&self) -> usize {
+        self.encoded().len()
+    }
+
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.encoded());
+    }
+}
+
+/// Appends one magic-2 record.
+pub(super) fn put_record(
+    out: &mut Vec<u8>,
+    timestamp_delta: i64,
+    offset_delta: i32,
+    key: Option<&[u8]>,
+    value: Option<&[u8]>,
+    headers: &(impl PutHeaders + ?Sized),
+) {
+    let body_length = record_body_length(timestamp_delta, offset_delta, key, value, headers);
+    put_varint(out, i32::try_from(body_length).expect("a record is at most 2 GiB"));
+    out.push(0);
+    put_varlong(out, timestamp_delta);
+    put_varint(out, offset_delta);
+    put_nullable(out, key);
+    put_nullable(out, value);
+    put_varlong(out, headers.count() as i64);
+    headers.put(out);
+}
+
 /// Bytes of a record after its length.
 fn record_body_length(
     timestamp_delta: i64,
     offset_delta: i32,
     key: Option<&[u8]>,
     value: Option<&[u8]>,
-    headers: &[RecordHeader<'_>],
+    headers: &(impl PutHeaders + ?Sized),
 ) -> usize {
-    let headers_length: usize =
-        headers.iter().map(|header| nullable_length(Some(header.key)) + nullable_length(header.value)).sum();
     1 + varlong_length(timestamp_delta)
         + varint_length(offset_delta)
         + nullable_length(key)
         + nullable_length(value)
-        + varlong_length(headers.len() as i64)
-        + headers_length
+        + varlong_length(headers.count() as i64)
+        + headers.encoded_length()
 }
 
 fn nullable_length(bytes: Option<&[u8]>) -> usize {
@@ -361,6 +404,11 @@ impl MessageSetBuilder {
 
     pub fn is_empty(&self) -> bool {
         self.base_offset.is_none()
+    }
+
+    /// Of the last message; -1 before the first.
+    pub fn last_offset(&self) -> Offset {
+        self.last_offset
     }
 
     /// Bytes of the set so far, before compression.

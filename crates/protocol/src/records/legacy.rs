@@ -56,14 +56,14 @@ pub(super) fn wrapper_payload<'a>(wrapper: &Batch<'a>) -> Result<&'a [u8], Recor
 /// Walks the messages inside a wrapper. Depth is one: a wrapper inside is an error, so nothing here recurses.
 #[derive(Debug, Clone)]
 pub(super) struct WrapperMessages<'a> {
+    wrapper: BatchHeader,
     messages: Batches<'a>,
     base: Base,
-    append_time: Option<Timestamp>,
 }
 
 /// What the offsets inside a wrapper count from.
 #[derive(Debug, Clone, Copy)]
-enum Base {
+pub(super) enum Base {
     Absolute,
     Relative(Offset),
 }
@@ -76,14 +76,12 @@ impl<'a> WrapperMessages<'a> {
             last = Some(message?.header().base_offset);
         }
         let last = last.ok_or(RecordError::WrapperWithoutMessages)?;
-        let append_time =
-            (header.timestamp_type() == Some(TimestampType::LogAppendTime)).then_some(header.max_timestamp);
-        Ok(WrapperMessages { messages: Batches::new(set), base: Base::new(header, last)?, append_time })
+        Ok(WrapperMessages { wrapper: *header, messages: Batches::new(set), base: Base::new(header, last)? })
     }
 }
 
 impl Base {
-    fn new(wrapper: &BatchHeader, last_inner: Offset) -> Result<Base, RecordError> {
+    pub fn new(wrapper: &BatchHeader, last_inner: Offset) -> Result<Base, RecordError> {
         let outer = wrapper.base_offset;
         match wrapper.magic {
             Magic::V0 => Ok(Base::Absolute),
@@ -96,7 +94,7 @@ impl Base {
         }
     }
 
-    fn offset(self, written: Offset) -> Offset {
+    pub fn offset(self, written: Offset) -> Offset {
         match self {
             Base::Absolute => written,
             Base::Relative(base) => Offset(base.0.wrapping_add(written.0)),
@@ -108,22 +106,30 @@ impl<'a> Iterator for WrapperMessages<'a> {
     type Item = Result<Record<'a>, RecordError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let entry = match self.messages.next()? {
-            Ok(entry) => entry,
-            Err(corrupt) => return Some(Err(corrupt.into())),
-        };
-        let header = entry.header();
-        if header.magic == Magic::V2 {
-            return Some(Err(RecordError::BatchInWrapper));
-        }
-        if header.attributes.is_compressed() {
-            return Some(Err(RecordError::NestedWrapper));
-        }
-        let offset = self.base.offset(header.base_offset);
-        let timestamp = match (header.magic, self.append_time) {
-            (Magic::V1, Some(append_time)) => append_time,
-            _ => header.max_timestamp,
-        };
-        Some(Message::parse(header, entry.bytes()).map(|message| message.record(offset, timestamp)))
+        Some(self.messages.next()?.map_err(RecordError::from).and_then(|message| {
+            let record = inner_record(&self.wrapper, &message)?;
+            Ok(Record { offset: self.base.offset(record.offset), ..record })
+        }))
     }
+}
+
+/// A message inside a wrapper as a record, its offset as written there.
+///
+/// LogAppendTime of the wrapper overrides the timestamps inside, which are left as they were.
+pub(super) fn inner_record<'a>(
+    wrapper: &BatchHeader,
+    message: &Batch<'a>,
+) -> Result<Record<'a>, RecordError> {
+    let header = message.header();
+    if header.magic == Magic::V2 {
+        return Err(RecordError::BatchInWrapper);
+    }
+    if header.attributes.is_compressed() {
+        return Err(RecordError::NestedWrapper);
+    }
+    let timestamp = match (header.magic, wrapper.timestamp_type()) {
+        (Magic::V1, Some(TimestampType::LogAppendTime)) => wrapper.max_timestamp,
+        _ => header.max_timestamp,
+    };
+    Ok(Message::parse(header, message.bytes())?.record(header.base_offset, timestamp))
 }

@@ -13,12 +13,15 @@
 //! held against the bytes that are there before it is believed.
 
 pub mod batch;
+pub mod validate;
 
 mod builder;
 mod control;
+mod down_convert;
 mod legacy;
 mod record;
 mod varint;
+mod window;
 
 pub use batch::{
     Attributes, Batch, BatchHeader, Batches, CorruptBatch, ENTRY_OVERHEAD, HEADER_LENGTH, Magic,
@@ -26,4 +29,5 @@ pub use batch::{
 };
 pub use builder::{BatchBuilder, MessageSetBuilder, ProducerState};
 pub use control::{ControlType, EndTransactionMarker, TransactionResult};
+pub use down_convert::{DownConversionError, DownConverted, down_convert, fetch_format};
 pub use record::{BatchRecords, Headers, HeadersIter, Record, RecordError, RecordHeader, Records};

@@ -6,6 +6,7 @@ use ottla_model::{Offset, Timestamp};
 use super::batch::{Batch, BatchHeader, CorruptBatch, Magic, TimestampType};
 use super::legacy::{self, WrapperMessages};
 use super::varint::{NoVarint, read_varint, read_varlong};
+use crate::ErrorCode;
 use crate::compression::{self, Codec, CompressionError, UnknownCodec};
 
 /// One record, borrowed from its entry. Copying it copies no bytes.
@@ -97,6 +98,8 @@ pub enum RecordError {
     RecordNotFilled { length: i32, left: usize },
     #[error("record claims a length of {length} bytes")]
     RecordLength { length: i32 },
+    #[error("record of {length} bytes is longer than the {max} that are looked at in one piece")]
+    RecordTooLarge { length: usize, max: usize },
     #[error("record claims {count} headers in {left} bytes")]
     HeaderCount { count: i32, left: usize },
     #[error("record header claims a key of {length} bytes")]
@@ -115,6 +118,8 @@ pub enum RecordError {
     BatchInWrapper,
     #[error("wrapper offset {outer} is below {inner}, the offset of its last message")]
     WrapperOffset { outer: Offset, inner: Offset },
+    #[error("offset {offset} does not follow the one before it")]
+    OffsetsNotAscending { offset: Offset },
     #[error("codec {codec} is not defined for magic {magic}")]
     CodecNotInFormat { codec: Codec, magic: Magic },
     #[error("message inside a wrapper: {0}")]
@@ -123,6 +128,38 @@ pub enum RecordError {
     UnknownCodec(#[from] UnknownCodec),
     #[error(transparent)]
     Compression(#[from] CompressionError),
+}
+
+impl RecordError {
+    /// What a producer of such records is told.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            RecordError::Message(_) => ErrorCode::CorruptMessage,
+            RecordError::RecordTooLarge { .. }
+            | RecordError::Compression(CompressionError::TooLarge { .. }) => ErrorCode::MessageTooLarge,
+            // Kafka meets these as exceptions that it has no code for.
+            RecordError::UnknownCodec(_)
+            | RecordError::Compression(
+                CompressionError::Truncated { .. } | CompressionError::Corrupt { .. },
+            ) => ErrorCode::UnknownServerError,
+            RecordError::NegativeRecordCount { .. }
+            | RecordError::EndsEarly
+            | RecordError::BytesLeft { .. }
+            | RecordError::RecordNotFilled { .. }
+            | RecordError::RecordLength { .. }
+            | RecordError::HeaderCount { .. }
+            | RecordError::HeaderKeyLength { .. }
+            | RecordError::VarintTooLong
+            | RecordError::MessageLength { .. }
+            | RecordError::WrapperWithoutValue
+            | RecordError::WrapperWithoutMessages
+            | RecordError::NestedWrapper
+            | RecordError::BatchInWrapper
+            | RecordError::WrapperOffset { .. }
+            | RecordError::OffsetsNotAscending { .. }
+            | RecordError::CodecNotInFormat { .. } => ErrorCode::InvalidRecord,
+        }
+    }
 }
 
 impl From<NoVarint> for RecordError {
