@@ -8,6 +8,7 @@ use crate::Encoder;
 ///
 /// Boxed, because nearly every struct of nearly every message has none and then pays one word.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[expect(clippy::box_collection, reason = "a Vec is three words in every struct of every message")]
 pub struct UnknownTaggedFields(Option<Box<Vec<(u32, Bytes)>>>);
 
 impl UnknownTaggedFields {
