@@ -6,7 +6,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use memmap2::MmapMut;
 
@@ -19,10 +19,10 @@ const SLICES_MAX: usize = 1024;
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Disk;
 
-/// An open file of the real disk. [`AsFd`] hands it to `sendfile(2)`.
+/// An open file of the real disk. [`DiskFile::shared`] hands it to `sendfile(2)`.
 #[derive(Debug)]
 pub struct DiskFile {
-    file: fs::File,
+    file: Arc<fs::File>,
     /// The path it was opened by: what error messages name.
     path: PathBuf,
 }
@@ -71,7 +71,7 @@ impl Files for Disk {
             }
         };
         let file = options.open(path).map_err(at(verb, path))?;
-        Ok(DiskFile { file, path: path.to_path_buf() })
+        Ok(DiskFile { file: Arc::new(file), path: path.to_path_buf() })
     }
 
     fn map(&self, path: &Path, bytes: Option<u64>) -> Result<DiskMap> {
@@ -157,6 +157,13 @@ static LOCKED_HERE: LazyLock<Mutex<HashSet<PathBuf>>> = LazyLock::new(Mutex::def
 impl Drop for DiskLock {
     fn drop(&mut self) {
         LOCKED_HERE.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.path);
+    }
+}
+
+impl DiskFile {
+    /// The open file for somebody who sends from it, such as `sendfile(2)`, for as long as that takes.
+    pub fn shared(&self) -> Arc<fs::File> {
+        self.file.clone()
     }
 }
 
