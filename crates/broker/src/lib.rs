@@ -1,1 +1,3 @@
+//! The broker.
 
+pub mod config;
