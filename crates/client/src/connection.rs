@@ -84,6 +84,8 @@ struct Shared {
     state: Mutex<State>,
     /// Rings for the serving task: something is left to write, or the connection was closed.
     wake: Notify,
+    /// Rings for senders: the outbox is empty, or the connection was closed.
+    drained: Notify,
     in_flight: Arc<Semaphore>,
 }
 
@@ -173,6 +175,7 @@ impl Connection {
             socket,
             state: Mutex::default(),
             wake: Notify::new(),
+            drained: Notify::new(),
             in_flight: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
         });
         tokio::spawn(serve(shared.clone()));
@@ -213,6 +216,10 @@ impl Connection {
 
     pub fn address(&self) -> &Address {
         &self.shared().address
+    }
+
+    pub fn options(&self) -> &ConnectionOptions {
+        &self.shared().options
     }
 
     pub fn versions(&self) -> &ServedVersions {
@@ -263,9 +270,23 @@ impl Connection {
         shared.send(frame, None)
     }
 
-    /// Bytes that the socket has not taken yet; what [`Connection::submit_unanswered`] callers hold themselves back by.
-    pub fn unsent_bytes(&self) -> usize {
-        self.shared().state.lock().outbox.iter().map(Bytes::len).sum()
+    /// Waits until the socket has taken all that was sent; for those who get no answers that would hold them back.
+    pub async fn drained(&self) -> Result<(), ConnectionError> {
+        let shared = self.shared();
+        loop {
+            let mut drained = std::pin::pin!(shared.drained.notified());
+            drained.as_mut().enable();
+            {
+                let state = shared.state.lock();
+                if let Some(error) = &state.closed {
+                    return Err(error.clone());
+                }
+                if state.outbox.is_empty() {
+                    return Ok(());
+                }
+            }
+            drained.await;
+        }
     }
 }
 
@@ -361,6 +382,9 @@ impl Shared {
                     front.advance(written);
                     if front.is_empty() {
                         state.outbox.pop_front();
+                        if state.outbox.is_empty() {
+                            self.drained.notify_waiters();
+                        }
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
@@ -441,6 +465,7 @@ impl Shared {
         state.outbox.clear();
         state.closed = Some(error);
         self.in_flight.close();
+        self.drained.notify_waiters();
         self.wake.notify_one();
     }
 }

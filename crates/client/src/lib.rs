@@ -7,6 +7,7 @@ mod connection;
 mod error;
 mod metadata;
 mod partitioner;
+mod producer;
 mod stranger;
 mod versions;
 
@@ -17,5 +18,9 @@ pub use connection::{Connection, ConnectionOptions, ResponseOf};
 pub use error::{ClientError, ConnectionError};
 pub use metadata::{Broker, Metadata, Partition, Topic};
 pub use partitioner::{StickyPartition, murmur2, partition_for_key};
+pub use producer::{
+    Acks, BatchReport, Delivery, OnBatch, ProduceError, Producer, ProducerOptions, ProducerRecord,
+    RecordMetadata,
+};
 pub use stranger::Stranger;
 pub use versions::ServedVersions;

@@ -1,0 +1,645 @@
+//! Records on their way out: which batch they go to, which batch goes next, and what becomes of it.
+//!
+//! ```text
+//! append -> open -> closed -> (sender) in flight -> completed
+//!                     ^-------- returned ----'
+//! ```
+//!
+//! No sockets and no clock: the sender passes the time in, and takes batches out. Batches of one partition leave in the order of
+//! their records and, with idempotence, carry consecutive sequence numbers. When one comes back, nothing of its
+//! partition leaves until all that was in flight there has come back; then it goes on from the oldest.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use ottla_model::{BrokerId, ProducerEpoch, ProducerId, Timestamp, TopicName, TopicPartition};
+use ottla_protocol::ErrorCode;
+use ottla_protocol::compression::Compression;
+use ottla_protocol::records::batch::{add_to_sequence, seal};
+use ottla_protocol::records::{BatchBuilder, ProducerState, RecordHeader};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+
+use super::delivery::{Appended, BatchReport, Completion, Delivery};
+use super::error::ProduceError;
+use crate::backoff::Backoff;
+use crate::partitioner::StickyPartition;
+
+/// What a batch is allowed to become.
+#[derive(Debug, Clone)]
+pub(super) struct Limits {
+    pub batch_bytes: usize,
+    pub linger: Duration,
+    pub delivery_timeout: Duration,
+    pub compression: Compression,
+}
+
+/// A record without its topic and partition.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Content<'a> {
+    pub timestamp: Timestamp,
+    pub key: Option<&'a [u8]>,
+    pub value: Option<&'a [u8]>,
+    pub headers: &'a [RecordHeader<'a>],
+}
+
+/// What [`Accumulator::append`] did.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// `wake`: the sender has something new to send or to wait for.
+    Accepted { delivery: Delivery, wake: bool },
+    /// A new batch is needed, and memory for `bytes` of it must be had first.
+    NeedsMemory { bytes: u32 },
+}
+
+#[derive(Debug)]
+pub(super) struct Accumulator {
+    limits: Limits,
+    backoff: Backoff,
+    memory: Arc<Semaphore>,
+    topics: HashMap<TopicName, TopicQueues>,
+    queues: Vec<Queue>,
+    /// The queues with something to send, in turn; each is here once.
+    busy: VecDeque<usize>,
+    identity: Identity,
+    in_flight: usize,
+    next_batch: u64,
+    incomplete: BTreeSet<u64>,
+    /// Completed batches that have not been reported; `None` if nobody listens.
+    reports: Option<Vec<BatchReport>>,
+    /// Open batches up to this one do not linger.
+    flush_through: Option<u64>,
+    seed: u64,
+}
+
+#[derive(Debug)]
+struct TopicQueues {
+    sticky: StickyPartition,
+    /// By partition number: the index of its queue.
+    by_partition: Vec<Option<usize>>,
+}
+
+#[derive(Debug)]
+struct Queue {
+    partition: TopicPartition,
+    open: Option<Open>,
+    /// Full, lingered or returned, oldest first.
+    closed: VecDeque<Batch>,
+    /// The batches that the sender holds, at most one for each request under way.
+    in_flight: Vec<u64>,
+    /// A batch came back: those after it come back first, or are known to be written.
+    recovering: bool,
+    next_sequence: i32,
+    not_before: Option<Instant>,
+    backoff: Backoff,
+    is_busy: bool,
+}
+
+#[derive(Debug)]
+struct Open {
+    id: u64,
+    builder: BatchBuilder,
+    completion: Arc<Completion>,
+    opened: Instant,
+    memory: OwnedSemaphorePermit,
+}
+
+/// A batch that takes no more records. Whoever holds it completes it or gives it back.
+#[derive(Debug)]
+pub(super) struct Batch {
+    pub partition: TopicPartition,
+    pub record_count: i32,
+    id: u64,
+    queue: usize,
+    content: BatchContent,
+    completion: Arc<Completion>,
+    opened: Instant,
+    /// Under whom and with which number it was sent.
+    stamp: Option<Stamp>,
+    last_error: Option<ErrorCode>,
+    _memory: OwnedSemaphorePermit,
+}
+
+#[derive(Debug)]
+enum BatchContent {
+    Records(Box<BatchBuilder>),
+    /// With the stamp that the bytes carry.
+    Encoded(Bytes, Option<Stamp>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    id: ProducerId,
+    epoch: ProducerEpoch,
+    sequence: i32,
+}
+
+/// Whether batches are numbered, and under which producer id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Identity {
+    /// No idempotence.
+    Off,
+    /// A new id must be had before anything is sent.
+    Wanted,
+    Known(ProducerId, ProducerEpoch),
+}
+
+/// How far a broker got with a batch.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    Written(Appended),
+    Refused {
+        code: ErrorCode,
+        error: ProduceError,
+    },
+    /// Never sent, or sent and not answered.
+    Unknown(ErrorCode),
+}
+
+/// What [`Accumulator::take`] gives the sender.
+#[derive(Debug, Default)]
+pub(super) struct Taken {
+    /// With the broker that each goes to.
+    pub batches: Vec<(BrokerId, Batch)>,
+    /// When to look again, if nothing else happens.
+    pub next: Option<Instant>,
+}
+
+/// Where a batch may go at the moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Route {
+    To(BrokerId),
+    /// The receiver cannot take more, or is not known; whatever changes that wakes the sender.
+    Blocked,
+}
+
+impl Accumulator {
+    pub fn new(
+        limits: Limits,
+        backoff: Backoff,
+        memory: Arc<Semaphore>,
+        identity: Identity,
+        reporting: bool,
+        seed: u64,
+    ) -> Accumulator {
+        Accumulator {
+            limits,
+            backoff,
+            memory,
+            topics: HashMap::new(),
+            queues: Vec::new(),
+            busy: VecDeque::new(),
+            identity,
+            in_flight: 0,
+            next_batch: 0,
+            incomplete: BTreeSet::new(),
+            reports: reporting.then(Vec::new),
+            flush_through: None,
+            seed,
+        }
+    }
+
+    /// The partition for a record without key.
+    pub fn sticky_partition(
+        &mut self,
+        topic: &TopicName,
+        bytes: usize,
+        available: &[i32],
+        partitions: i32,
+    ) -> i32 {
+        let batch_bytes = self.limits.batch_bytes;
+        self.topic(topic).sticky.choose(bytes, batch_bytes, available, partitions)
+    }
+
+    fn topic(&mut self, topic: &TopicName) -> &mut TopicQueues {
+        if !self.topics.contains_key(topic) {
+            self.seed = self.seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            let queues = TopicQueues { sticky: StickyPartition::new(self.seed), by_partition: Vec::new() };
+            self.topics.insert(topic.clone(), queues);
+        }
+        self.topics.get_mut(topic).expect("inserted above")
+    }
+
+    fn queue_index(&mut self, topic: &TopicName, partition: i32) -> usize {
+        let at = usize::try_from(partition).expect("the caller has checked the partition against the topic");
+        let fresh = self.queues.len();
+        let by_partition = &mut self.topic(topic).by_partition;
+        if by_partition.len() <= at {
+            by_partition.resize(at + 1, None);
+        }
+        if let Some(index) = by_partition[at] {
+            return index;
+        }
+        by_partition[at] = Some(fresh);
+        self.queues.push(Queue {
+            partition: TopicPartition::new(topic.clone(), partition),
+            open: None,
+            closed: VecDeque::new(),
+            in_flight: Vec::new(),
+            recovering: false,
+            next_sequence: 0,
+            not_before: None,
+            backoff: self.backoff.clone(),
+            is_busy: false,
+        });
+        fresh
+    }
+
+    /// Appends a record to its partition's open batch, or to a new one.
+    ///
+    /// A new batch reserves memory: what `permit` brings, else what is free at once.
+    pub fn append(
+        &mut self,
+        topic: &TopicName,
+        partition: i32,
+        record: Content<'_>,
+        permit: &mut Option<OwnedSemaphorePermit>,
+        now: Instant,
+    ) -> Outcome {
+        let index = self.queue_index(topic, partition);
+        let queue = &mut self.queues[index];
+        let Content { timestamp, key, value, headers } = record;
+        let mut closed_one = false;
+        if let Some(open) = &mut queue.open {
+            let size = open.builder.size_with(timestamp, key, value, headers);
+            if size <= self.limits.batch_bytes {
+                let delivery = open.append(record);
+                let wake = size == self.limits.batch_bytes;
+                return Outcome::Accepted { delivery, wake };
+            }
+        }
+        let alone = BatchBuilder::new().size_with(timestamp, key, value, headers);
+        let bytes = u32::try_from(alone.max(self.limits.batch_bytes)).unwrap_or(u32::MAX);
+        let memory = match permit.take() {
+            Some(permit) => permit,
+            None => match self.memory.clone().try_acquire_many_owned(bytes) {
+                Ok(permit) => permit,
+                Err(_) => return Outcome::NeedsMemory { bytes },
+            },
+        };
+        if let Some(open) = queue.open.take() {
+            queue.closed.push_back(open.close(queue.partition.clone(), index));
+            closed_one = true;
+        }
+        let id = self.next_batch;
+        self.next_batch += 1;
+        self.incomplete.insert(id);
+        let builder = BatchBuilder::new().with_compression(self.limits.compression);
+        let completion = Arc::new(Completion::new(queue.partition.clone()));
+        let mut open = Open { id, builder, completion, opened: now, memory };
+        let delivery = open.append(record);
+        queue.open = Some(open);
+        let newly_busy = !queue.is_busy;
+        if newly_busy {
+            queue.is_busy = true;
+            self.busy.push_back(index);
+        }
+        Outcome::Accepted { delivery, wake: closed_one || newly_busy }
+    }
+
+    /// Takes what may be sent now, at most one batch of each partition, as far as `route` lets it.
+    ///
+    /// Batches that waited longer than the delivery timeout fail here.
+    pub fn take(&mut self, now: Instant, mut route: impl FnMut(&TopicPartition, usize) -> Route) -> Taken {
+        let mut taken = Taken::default();
+        let look_at = |next: &mut Option<Instant>, when: Instant| {
+            *next = Some(next.map_or(when, |next| next.min(when)));
+        };
+        for _ in 0..self.busy.len() {
+            let Some(index) = self.busy.pop_front() else { break };
+            self.expire(index, now);
+            if let Some(oldest) = self.queues[index].oldest() {
+                look_at(&mut taken.next, oldest + self.limits.delivery_timeout);
+            }
+            match self.next_of(index, now, &mut route) {
+                Next::Batch(broker, batch) => taken.batches.push((broker, batch)),
+                Next::Later(when) => look_at(&mut taken.next, when),
+                Next::Blocked => {}
+            }
+            let queue = &mut self.queues[index];
+            if queue.oldest().is_some() {
+                self.busy.push_back(index);
+            } else {
+                queue.is_busy = false;
+            }
+        }
+        taken
+    }
+
+    /// The oldest batch of a queue, if it may go.
+    fn next_of(
+        &mut self,
+        index: usize,
+        now: Instant,
+        route: &mut impl FnMut(&TopicPartition, usize) -> Route,
+    ) -> Next {
+        let queue = &mut self.queues[index];
+        if self.identity == Identity::Wanted || queue.recovering && !queue.in_flight.is_empty() {
+            return Next::Blocked;
+        }
+        if let Some(when) = queue.not_before.filter(|when| *when > now) {
+            return Next::Later(when);
+        }
+        queue.not_before = None;
+        queue.recovering = false;
+        let size = match (queue.closed.front(), &queue.open) {
+            (Some(batch), _) => batch.size(),
+            (None, None) => return Next::Blocked,
+            (None, Some(open)) => {
+                let size = open.builder.size();
+                let flushed = self.flush_through.is_some_and(|through| open.id <= through);
+                // Whoever waits for memory waits for what lingers here.
+                let short = self.memory.available_permits() < self.limits.batch_bytes;
+                let due = open.opened + self.limits.linger;
+                if !flushed && !short && size < self.limits.batch_bytes && due > now {
+                    return Next::Later(due);
+                }
+                size
+            }
+        };
+        let Route::To(broker) = route(&queue.partition, size) else { return Next::Blocked };
+        let open = queue.open.take_if(|_| queue.closed.is_empty());
+        let closed = open.map(|open| open.close(queue.partition.clone(), index));
+        let Some(mut batch) = closed.or_else(|| queue.closed.pop_front()) else { return Next::Blocked };
+        batch.stamp(self.identity, &mut queue.next_sequence);
+        queue.in_flight.push(batch.id);
+        self.in_flight += 1;
+        Next::Batch(broker, batch)
+    }
+
+    fn expire(&mut self, index: usize, now: Instant) {
+        let timeout = self.limits.delivery_timeout;
+        let queue = &mut self.queues[index];
+        if let Some(open) = queue.open.take_if(|open| open.opened + timeout <= now) {
+            queue.closed.push_back(open.close(queue.partition.clone(), index));
+        }
+        let expired = queue.closed.partition_point(|batch| batch.opened + timeout <= now);
+        for batch in queue.closed.drain(..expired).collect::<Vec<Batch>>() {
+            let error = ProduceError::TimedOut {
+                partition: batch.partition.clone(),
+                after: timeout,
+                last: batch.last_error,
+            };
+            // A number that may or may not be taken makes all that follow it uncertain.
+            if batch.stamp.is_some() {
+                self.lose_identity();
+            }
+            self.finish(batch, Err(error));
+        }
+    }
+
+    /// What became of a batch that [`Accumulator::take`] gave out. Returns whether the metadata needs a refresh.
+    pub fn settle(&mut self, batch: Batch, verdict: Verdict, now: Instant) -> bool {
+        let queue = &mut self.queues[batch.queue];
+        queue.in_flight.retain(|id| *id != batch.id);
+        self.in_flight -= 1;
+        match verdict {
+            Verdict::Written(appended) => {
+                queue.backoff.succeeded();
+                self.finish(batch, Ok(appended));
+                false
+            }
+            Verdict::Unknown(code) => {
+                self.give_back(batch, code, now);
+                true
+            }
+            Verdict::Refused { code, error } => match self.reaction(&batch, code) {
+                Reaction::Written => {
+                    self.finish(batch, Ok(Appended { base_offset: None, append_time: None }));
+                    false
+                }
+                Reaction::Retry => {
+                    self.give_back(batch, code, now);
+                    code.is_stale_metadata()
+                }
+                Reaction::RetryUnderNewIdentity => {
+                    self.lose_identity();
+                    self.give_back(batch, code, now);
+                    false
+                }
+                Reaction::Fail => {
+                    // The broker did not take its number, so those of later batches leave a hole.
+                    if batch.stamp.is_some() {
+                        self.lose_identity();
+                    }
+                    self.finish(batch, Err(error));
+                    false
+                }
+            },
+        }
+    }
+
+    fn reaction(&self, batch: &Batch, code: ErrorCode) -> Reaction {
+        let queue = &self.queues[batch.queue];
+        match code {
+            // Written before, so long ago that the broker no longer knows where.
+            ErrorCode::DuplicateSequenceNumber if batch.stamp.is_some() => Reaction::Written,
+            ErrorCode::OutOfOrderSequenceNumber if batch.stamp.is_some() => {
+                // It came too early only because one before it did not get through, or is not there yet.
+                let returned = queue.closed.front().is_some_and(|first| first.id < batch.id);
+                let early = returned || queue.in_flight.iter().any(|id| *id < batch.id);
+                if early { Reaction::Retry } else { Reaction::RetryUnderNewIdentity }
+            }
+            ErrorCode::UnknownProducerId
+            | ErrorCode::InvalidProducerEpoch
+            | ErrorCode::InvalidProducerIdMapping
+                if batch.stamp.is_some() =>
+            {
+                Reaction::RetryUnderNewIdentity
+            }
+            code if code.is_retriable() => Reaction::Retry,
+            _ => Reaction::Fail,
+        }
+    }
+
+    /// Puts a batch back where it belongs by its age.
+    fn give_back(&mut self, mut batch: Batch, code: ErrorCode, now: Instant) {
+        batch.last_error = Some(code);
+        let index = batch.queue;
+        let queue = &mut self.queues[index];
+        if !queue.recovering {
+            queue.recovering = true;
+            queue.not_before = Some(now + queue.backoff.failed());
+        }
+        let at = queue.closed.partition_point(|other| other.id < batch.id);
+        queue.closed.insert(at, batch);
+        if !queue.is_busy {
+            queue.is_busy = true;
+            self.busy.push_back(index);
+        }
+    }
+
+    fn finish(&mut self, batch: Batch, outcome: Result<Appended, ProduceError>) {
+        self.incomplete.remove(&batch.id);
+        if let Some(reports) = &mut self.reports {
+            reports.push(BatchReport {
+                partition: batch.partition.clone(),
+                record_count: batch.record_count,
+                opened: batch.opened,
+                outcome: outcome.clone().map(|appended| appended.base_offset),
+            });
+        }
+        batch.completion.complete(outcome);
+    }
+
+    /// The batches completed since the last call, if anyone wants reports.
+    pub fn take_reports(&mut self) -> Vec<BatchReport> {
+        self.reports.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    fn lose_identity(&mut self) {
+        if matches!(self.identity, Identity::Known(..)) {
+            self.identity = Identity::Wanted;
+        }
+    }
+
+    /// Whether a new producer id is needed, and nothing is in flight under the old one.
+    pub fn needs_identity(&self) -> bool {
+        self.identity == Identity::Wanted && self.in_flight == 0
+    }
+
+    /// Numbers start over in every partition. What waits is numbered again: a batch whose answer was lost may then be written
+    /// twice, but only after a batch before it was lost for good.
+    pub fn set_identity(&mut self, identity: Identity) {
+        self.identity = identity;
+        for queue in &mut self.queues {
+            queue.next_sequence = 0;
+            for batch in &mut queue.closed {
+                batch.stamp = None;
+            }
+        }
+    }
+
+    /// Fails everything that waits, such as when no producer id can be had.
+    pub fn fail_waiting(&mut self, error: &ProduceError) {
+        for index in std::mem::take(&mut self.busy) {
+            let queue = &mut self.queues[index];
+            queue.is_busy = false;
+            let open = queue.open.take().map(|open| open.close(queue.partition.clone(), index));
+            let waiting: Vec<Batch> = queue.closed.drain(..).chain(open).collect();
+            for batch in waiting {
+                self.finish(batch, Err(error.clone()));
+            }
+        }
+    }
+
+    /// Everything appended so far leaves without lingering. Returns the last batch of it.
+    pub fn flush(&mut self) -> Option<u64> {
+        self.flush_through = self.next_batch.checked_sub(1);
+        self.flush_through
+    }
+
+    /// Whether every batch up to `through` has been written or has failed.
+    pub fn is_flushed(&self, through: u64) -> bool {
+        self.incomplete.first().is_none_or(|first| *first > through)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.incomplete.is_empty()
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reaction {
+    Written,
+    Retry,
+    RetryUnderNewIdentity,
+    Fail,
+}
+
+/// What [`Accumulator::next_of`] found.
+#[derive(Debug)]
+enum Next {
+    Batch(BrokerId, Batch),
+    Later(Instant),
+    /// Until something comes back, is appended, or changes at the brokers.
+    Blocked,
+}
+
+impl Queue {
+    /// When the oldest batch that waits here was opened.
+    fn oldest(&self) -> Option<Instant> {
+        self.closed.front().map(|batch| batch.opened).or(self.open.as_ref().map(|open| open.opened))
+    }
+}
+
+impl Open {
+    fn append(&mut self, record: Content<'_>) -> Delivery {
+        let index = self.builder.record_count();
+        self.builder.append(record.timestamp, record.key, record.value, record.headers);
+        Delivery::new(self.completion.clone(), index)
+    }
+
+    fn close(self, partition: TopicPartition, queue: usize) -> Batch {
+        Batch {
+            partition,
+            record_count: self.builder.record_count(),
+            id: self.id,
+            queue,
+            content: BatchContent::Records(Box::new(self.builder)),
+            completion: self.completion,
+            opened: self.opened,
+            stamp: None,
+            last_error: None,
+            _memory: self.memory,
+        }
+    }
+}
+
+impl Batch {
+    /// Bytes before compression, or after it once that is done.
+    fn size(&self) -> usize {
+        match &self.content {
+            BatchContent::Records(builder) => builder.size(),
+            BatchContent::Encoded(bytes, _) => bytes.len(),
+        }
+    }
+
+    /// Numbers the batch, unless it has been under the same identity, and compresses it when it goes out first.
+    fn stamp(&mut self, identity: Identity, next_sequence: &mut i32) {
+        if let Identity::Known(id, epoch) = identity
+            && self.stamp.is_none()
+        {
+            self.stamp = Some(Stamp { id, epoch, sequence: *next_sequence });
+            *next_sequence = add_to_sequence(*next_sequence, self.record_count);
+        }
+        let producer = self.stamp.map_or(ProducerState::NONE, |stamp| ProducerState {
+            id: stamp.id,
+            epoch: stamp.epoch,
+            base_sequence: stamp.sequence,
+        });
+        match &mut self.content {
+            BatchContent::Records(builder) => {
+                builder.set_producer(producer);
+                self.content = BatchContent::Encoded(builder.finish(), self.stamp);
+            }
+            BatchContent::Encoded(bytes, stamp) if *stamp != self.stamp => {
+                let mut renumbered = BytesMut::from(std::mem::take(bytes));
+                write_producer(&mut renumbered, producer);
+                self.content = BatchContent::Encoded(renumbered.freeze(), self.stamp);
+            }
+            BatchContent::Encoded(..) => {}
+        }
+    }
+
+    /// The batch as it goes out.
+    pub fn bytes(&self) -> Bytes {
+        match &self.content {
+            BatchContent::Encoded(bytes, _) => bytes.clone(),
+            BatchContent::Records(_) => unreachable!("a batch is encoded when it is taken"),
+        }
+    }
+}
+
+/// Puts another producer into an encoded batch.
+fn write_producer(batch: &mut [u8], producer: ProducerState) {
+    const ID: std::ops::Range<usize> = 43..51;
+    const EPOCH: std::ops::Range<usize> = 51..53;
+    const BASE_SEQUENCE: std::ops::Range<usize> = 53..57;
+    batch[ID].copy_from_slice(&producer.id.0.to_be_bytes());
+    batch[EPOCH].copy_from_slice(&producer.epoch.0.to_be_bytes());
+    batch[BASE_SEQUENCE].copy_from_slice(&producer.base_sequence.to_be_bytes());
+    seal(batch, &[]);
+}
