@@ -146,6 +146,8 @@ pub enum InvalidRecords {
     Sequence { sequence: i32 },
     #[error("transactional or idempotent records need message format 2, the topic stores {magic}")]
     ProducerStateInOldFormat { magic: Magic },
+    #[error("record headers need message format 2, the topic stores {magic}")]
+    HeadersInOldFormat { magic: Magic },
     #[error(transparent)]
     Codec(#[from] UnknownCodec),
     #[error("{0}")]
@@ -171,7 +173,9 @@ impl InvalidRecords {
             InvalidRecords::ZstdForVersion { .. } => ErrorCode::UnsupportedCompressionType,
             InvalidRecords::Corrupt(_) => ErrorCode::CorruptMessage,
             InvalidRecords::TooLarge { .. } => ErrorCode::MessageTooLarge,
-            InvalidRecords::ProducerStateInOldFormat { .. } => ErrorCode::UnsupportedForMessageFormat,
+            InvalidRecords::ProducerStateInOldFormat { .. } | InvalidRecords::HeadersInOldFormat { .. } => {
+                ErrorCode::UnsupportedForMessageFormat
+            }
             InvalidRecords::Codec(_) => ErrorCode::UnknownServerError,
             InvalidRecords::Structure(error) => error.code(),
             InvalidRecords::Records(faults) => faults.code(),
@@ -241,7 +245,7 @@ impl RecordFault {
     pub fn message(&self, partition: &TopicPartition) -> String {
         match self.cause {
             RecordFaultCause::NullKey | RecordFaultCause::Magic { .. } => {
-                format!("{} in topic partition {partition}.", self.cause)
+                format!("{} in topic partition {partition}", self.cause)
             }
             RecordFaultCause::TimestampOutOfRange { .. } | RecordFaultCause::LogAppendTime => {
                 self.cause.to_string()
@@ -385,8 +389,7 @@ impl Validated {
                     Timestamp::NONE,
                     &set,
                 );
-                first.base_offset = last_offset;
-                first.length = wrapper.len();
+                first = whole_header(&wrapper);
                 (Head { bytes: [0; HEADER_LENGTH], length: 0 }, wrapper.into())
             }
         };
@@ -407,11 +410,17 @@ impl Validated {
 fn number_messages(set: &mut [u8], first: Offset) {
     let mut at = 0;
     let mut next = first;
-    while let Some(header) = BatchHeader::parse(&set[at..]).expect("the set was validated or built here") {
+    while at < set.len() {
+        let length = whole_header(&set[at..]).length;
         batch::set_base_offset(&mut set[at..], next);
         next = next.plus(1);
-        at += header.length;
+        at += length;
     }
+}
+
+/// The header of an entry that was validated or built here.
+fn whole_header(entry: &[u8]) -> BatchHeader {
+    BatchHeader::parse(entry).expect("the entry is sound").expect("the header is there")
 }
 
 /// Records with their place in the partition: what is written, and what the log remembers of it.
@@ -533,7 +542,8 @@ impl Validation<'_> {
         let target = self.target();
         let in_place = set.first.magic == rules.magic
             && set.codec == target.codec()
-            && (target.codec() == Codec::None || (rules.magic > Magic::V0 && check.consecutive));
+            && check.consecutive
+            && (target.codec() == Codec::None || rules.magic > Magic::V0);
         if in_place { Ok(self.in_place(&check)) } else { self.rebuild(&check, target) }
     }
 
@@ -695,6 +705,9 @@ impl Validation<'_> {
         let set_max = self.record_bytes_max();
         let mut next = Offset::ZERO;
         self.for_each_record(|record| {
+            if !record.headers.is_empty() {
+                return Err(InvalidRecords::HeadersInOldFormat { magic });
+            }
             set.append(next, record.timestamp, record.key, record.value);
             next = next.plus(1);
             if set.size() > set_max {
@@ -719,8 +732,7 @@ impl Validation<'_> {
             ValidBytes::Wrapper { set, compression: target }
         } else if target.codec() != Codec::None {
             let entry = Bytes::from(set);
-            let header = BatchHeader::parse(&entry)?.expect("a wrapper was built");
-            let head = Head::of(&header, &entry);
+            let head = Head::of(&whole_header(&entry), &entry);
             ValidBytes::Entry { head, rest: entry.slice(head.length..) }
         } else {
             ValidBytes::Messages(set)
@@ -769,10 +781,9 @@ impl Validation<'_> {
 
     fn validated(&self, bytes: ValidBytes, check: &RecordCheck<'_>, rebuilt: bool) -> Validated {
         let first = match &bytes {
-            ValidBytes::Entry { head, .. } => BatchHeader::parse(head.bytes()),
-            ValidBytes::Messages(set) | ValidBytes::Wrapper { set, .. } => BatchHeader::parse(set),
+            ValidBytes::Entry { head, .. } => whole_header(head.bytes()),
+            ValidBytes::Messages(set) | ValidBytes::Wrapper { set, .. } => whole_header(set),
         };
-        let first = first.expect("validated or built here").expect("at least one entry");
         let several = matches!(bytes, ValidBytes::Messages(_)) && self.append_time().is_none();
         Validated {
             bytes,
@@ -809,7 +820,9 @@ struct RecordCheck<'r> {
     index: i32,
     max_timestamp: Timestamp,
     max_timestamp_index: i32,
-    /// Whether the records of a compressed entry sit at 0, 1, 2, .. as they should.
+    /// Whether the records inside an entry sit at 0, 1, 2, .. as they should. Where they do not, Kafka renumbers
+    /// compressed messages, as some old clients get them wrong; but it stores an uncompressed magic-2 batch with
+    /// offsets beyond its own last one, which sends readers past the records that follow. So those are renumbered too.
     consecutive: bool,
 }
 
@@ -863,6 +876,7 @@ impl<'r> RecordCheck<'r> {
         let origin = Origin::of(header);
         for index in 0..header.record_count {
             let record = reader.record()?;
+            self.consecutive &= record.offset_delta == index;
             self.batch_record(header, &origin, index, record.into(), faults);
         }
         match reader.0.len() {
