@@ -1,0 +1,4 @@
+//! A log, through its public verbs only.
+
+mod append_and_read;
+mod rig;
