@@ -830,7 +830,11 @@ impl<'r> RecordCheck<'r> {
     fn new(rules: &'r TopicRules, now: Timestamp) -> RecordCheck<'r> {
         RecordCheck {
             rules,
-            earliest: Timestamp(now.0.saturating_sub(rules.timestamp_before_max_ms)),
+            // The default is no bound, not one that ends 292 million years away.
+            earliest: Timestamp(match rules.timestamp_before_max_ms {
+                i64::MAX => i64::MIN,
+                before => now.0.saturating_sub(before),
+            }),
             latest: Timestamp(now.0.saturating_add(rules.timestamp_after_max_ms)),
             index: 0,
             max_timestamp: Timestamp::NONE,
