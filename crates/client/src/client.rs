@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ottla_model::{BrokerId, LeaderEpoch, TopicName, TopicPartition};
+use ottla_model::{BrokerId, TopicName};
 use ottla_protocol::messages::metadata::MetadataRequestTopic;
 use ottla_protocol::messages::{MetadataRequest, MetadataResponse};
 use ottla_protocol::{ApiKey, ErrorCode, Request, Str};
@@ -138,35 +138,6 @@ impl Client {
                 }
                 sleep_until((Instant::now() + backoff.failed()).min(deadline)).await;
             }
-            self.refresh(metadata.generation).await?;
-        }
-    }
-
-    /// Where a partition's leader is, looked for until `deadline`.
-    pub(crate) async fn leader_by(
-        &self,
-        partition: &TopicPartition,
-        deadline: Instant,
-    ) -> Result<(BrokerId, LeaderEpoch), ClientError> {
-        let mut backoff = self.backoff();
-        loop {
-            let metadata = self.metadata();
-            let topic = self.topic(&partition.topic).await?;
-            let Some(known) = topic.partition(partition.partition) else {
-                return Err(ClientError::UnknownPartition {
-                    topic: topic.name.to_string(),
-                    partition: partition.partition,
-                    partitions: topic.partitions.len(),
-                });
-            };
-            if let Some(leader) = known.leader {
-                return Ok((leader, known.leader_epoch));
-            }
-            if Instant::now() >= deadline {
-                let TopicPartition { topic, partition } = partition;
-                return Err(ClientError::NoLeader { topic: topic.to_string(), partition: *partition });
-            }
-            sleep_until((Instant::now() + backoff.failed()).min(deadline)).await;
             self.refresh(metadata.generation).await?;
         }
     }
@@ -330,10 +301,10 @@ impl Client {
 
     /// Asks the controller, and follows it when it moves, for at most `within`.
     ///
-    /// `refusal` finds in a response the code that says "I am not the controller", and any other that is worth another try.
+    /// `request` makes the request for a version; `refusal` finds NOT_CONTROLLER in a response.
     pub(crate) async fn ask_controller<R: Request>(
         &self,
-        request: &R,
+        request: impl Fn(i16) -> R,
         within: Duration,
         refusal: impl Fn(&R::Response) -> ErrorCode,
     ) -> Result<R::Response, ClientError> {
@@ -343,7 +314,9 @@ impl Client {
             let metadata = self.metadata();
             let attempt = async {
                 let controller = metadata.controller.ok_or(ClientError::NoController)?;
-                Ok::<_, ClientError>(self.broker(controller).await?.request(request).await?)
+                let connection = self.broker(controller).await?;
+                let version = connection.version_of::<R>(i16::MAX)?;
+                Ok::<_, ClientError>(connection.submit(&request(version), version).await?.wait().await?)
             };
             let trouble = match attempt.await {
                 Ok(response) => match refusal(&response) {

@@ -25,6 +25,7 @@ use tokio::time::Instant;
 use super::delivery::{Appended, BatchReport, Completion, Delivery};
 use super::error::ProduceError;
 use crate::backoff::Backoff;
+use crate::error::ClientError;
 use crate::partitioner::StickyPartition;
 
 /// What a batch is allowed to become.
@@ -69,6 +70,8 @@ pub(super) struct Accumulator {
     incomplete: BTreeSet<u64>,
     /// Completed batches that have not been reported; `None` if nobody listens.
     reports: Option<Vec<BatchReport>>,
+    /// What goes wrong on the way to the brokers, for the errors of what times out over it.
+    pub trouble: Option<Arc<ClientError>>,
     /// Open batches up to this one do not linger.
     flush_through: Option<u64>,
     seed: u64,
@@ -196,6 +199,7 @@ impl Accumulator {
             next_batch: 0,
             incomplete: BTreeSet::new(),
             reports: reporting.then(Vec::new),
+            trouble: None,
             flush_through: None,
             seed,
         }
@@ -381,6 +385,7 @@ impl Accumulator {
                 partition: batch.partition.clone(),
                 after: timeout,
                 last: batch.last_error,
+                trouble: self.trouble.clone(),
             };
             // A number that may or may not be taken makes all that follow it uncertain.
             if batch.stamp.is_some() {

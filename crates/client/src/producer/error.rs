@@ -22,9 +22,18 @@ pub enum ProduceError {
     #[error(
         "{partition}: not acknowledged within {} ms{}",
         after.as_millis(),
-        last.map_or(String::new(), |code| format!("; last: {code}"))
+        last.map(|code| code.to_string())
+            .or_else(|| trouble.as_ref().map(|trouble| trouble.to_string()))
+            .map_or(String::new(), |why| format!("; last: {why}"))
     )]
-    TimedOut { partition: TopicPartition, after: Duration, last: Option<ErrorCode> },
+    TimedOut {
+        partition: TopicPartition,
+        after: Duration,
+        /// What the broker said last.
+        last: Option<ErrorCode>,
+        /// What went wrong last on the way to any broker.
+        trouble: Option<Arc<ClientError>>,
+    },
     #[error("{partition}: the broker is too old for {codec} batches")]
     CodecUnsupported { partition: TopicPartition, codec: Codec },
     #[error("{partition}: the broker is too old for records with headers")]

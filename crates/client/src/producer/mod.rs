@@ -152,8 +152,6 @@ struct Shared {
     /// Rings for those who flush, after batches completed.
     progress: Notify,
     closing: AtomicBool,
-    /// What went wrong last on the way to a broker, for errors that would say only "timed out".
-    last_trouble: Mutex<Option<ClientError>>,
 }
 
 impl Producer {
@@ -190,7 +188,6 @@ impl Producer {
             wake: Notify::new(),
             progress: Notify::new(),
             closing: AtomicBool::new(false),
-            last_trouble: Mutex::default(),
         });
         let sender = tokio::spawn(Sender::new(shared.clone()).run());
         Ok(Producer { shared, sender: Some(sender) })
@@ -286,8 +283,8 @@ impl Producer {
     }
 
     /// What went wrong last on the way to the brokers; the producer keeps trying meanwhile.
-    pub fn last_trouble(&self) -> Option<ClientError> {
-        self.shared.last_trouble.lock().clone()
+    pub fn last_trouble(&self) -> Option<Arc<ClientError>> {
+        self.shared.accumulator.lock().trouble.clone()
     }
 }
 
@@ -314,17 +311,17 @@ impl Shared {
     }
 
     fn trouble(&self, error: &ClientError) {
-        let mut last = self.last_trouble.lock();
-        if last.as_ref() != Some(error) {
+        let mut accumulator = self.accumulator.lock();
+        if accumulator.trouble.as_deref() != Some(error) {
             tracing::warn!(%error, "cannot send for now");
-            *last = Some(error.clone());
+            accumulator.trouble = Some(Arc::new(error.clone()));
         }
     }
 
     /// The reason behind a time-out, if there is one.
     fn explain(&self, error: ProduceError) -> ProduceError {
-        match self.last_trouble.lock().clone() {
-            Some(trouble) => trouble.into(),
+        match self.accumulator.lock().trouble.clone() {
+            Some(trouble) => ProduceError::Client(trouble),
             None => error,
         }
     }

@@ -403,6 +403,9 @@ impl Shared {
     /// Tells the accumulator what became of a request's batches. Returns whether the metadata needs a refresh.
     fn settle(&self, batches: Vec<Batch>, outcome: Result<Option<ProduceResponse>, ConnectionError>) -> bool {
         let now = Instant::now();
+        if let Err(error) = &outcome {
+            self.trouble(&error.clone().into());
+        }
         let mut accumulator = self.accumulator.lock();
         let response = match outcome {
             Ok(Some(response)) => response,
@@ -415,7 +418,6 @@ impl Shared {
             }
             Err(error) => {
                 let retriable = error.is_retriable();
-                self.trouble(&error.clone().into());
                 let failure = ProduceError::from(ClientError::from(error));
                 for batch in batches {
                     let verdict = if retriable {
@@ -428,6 +430,7 @@ impl Shared {
                 return retriable;
             }
         };
+        accumulator.trouble = None;
         let mut answers: HashMap<(&str, i32), &PartitionProduceResponse> = HashMap::new();
         for topic in &response.responses {
             for partition in &topic.partition_responses {
