@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ottla_files::{File, Files, Open};
 use ottla_model::{Offset, Timestamp};
 
+use crate::layout::PARTITION_METADATA;
 use crate::log::Log;
 use crate::segment::Segment;
 use crate::storage_error::StorageError;
@@ -16,7 +17,7 @@ use crate::storage_error::StorageError;
 pub struct Flush<F: Files> {
     files: F,
     segments: Vec<Arc<Segment<F>>>,
-    snapshots: Vec<PathBuf>,
+    small_files: Vec<PathBuf>,
     /// Those in which names came or went.
     directories: Vec<PathBuf>,
     leader_epochs: Option<(PathBuf, String)>,
@@ -31,6 +32,7 @@ pub struct Flushed {
     truncations: u64,
     name_changes: u64,
     leader_epochs: u64,
+    topic_id: bool,
 }
 
 impl<F: Files> Flush<F> {
@@ -45,8 +47,8 @@ impl<F: Files> Flush<F> {
         for segment in &self.segments {
             segment.sync()?;
         }
-        for snapshot in &self.snapshots {
-            match self.files.open(snapshot, Open::Write) {
+        for path in &self.small_files {
+            match self.files.open(path, Open::Write) {
                 Ok(file) => file.sync()?,
                 Err(error) if error.is_not_found() => {}
                 Err(error) => return Err(error.into()),
@@ -73,7 +75,11 @@ impl<F: Files> Log<F> {
         let first =
             self.segments.range(..=self.recovery_point).next_back().map_or(Offset::ZERO, |(base, _)| *base);
         let segments: Vec<_> = self.segments.range(first..).map(|(_, segment)| segment.clone()).collect();
-        let snapshots = self.snapshots.range(self.recovery_point..).map(|offset| self.snapshot_path(*offset));
+        let snapshots = self.snapshots.range(self.recovery_point..);
+        let mut small_files: Vec<_> = snapshots.map(|offset| self.snapshot_path(*offset)).collect();
+        if self.topic_id_unsynced {
+            small_files.push(self.path(PARTITION_METADATA));
+        }
         let mut directories = Vec::new();
         if self.name_changes != self.names_synced {
             directories.push(self.directory.to_path_buf());
@@ -83,7 +89,7 @@ impl<F: Files> Log<F> {
         }
         Flush {
             files: self.files.clone(),
-            snapshots: snapshots.collect(),
+            small_files,
             directories,
             leader_epochs: self.epochs.is_changed().then(|| (self.leader_epoch_path(), self.epochs.text())),
             flushed: Flushed {
@@ -91,6 +97,7 @@ impl<F: Files> Log<F> {
                 truncations: self.truncations,
                 name_changes: self.name_changes,
                 leader_epochs: self.epochs.version(),
+                topic_id: self.topic_id_unsynced,
             },
             segments,
         }
@@ -104,6 +111,7 @@ impl<F: Files> Log<F> {
         self.recovery_point = self.recovery_point.max(flushed.end_offset);
         self.names_synced = flushed.name_changes;
         self.is_new = false;
+        self.topic_id_unsynced &= !flushed.topic_id;
         self.epochs.written(flushed.leader_epochs);
         self.last_flush = now;
     }

@@ -16,8 +16,11 @@ mod index_file;
 mod layout;
 mod leader_epoch_cache;
 mod log;
+mod log_directory;
 mod lookup;
+mod meta_properties;
 mod offset_index;
+mod partition_metadata;
 mod producer_state;
 mod read;
 mod recovery;
@@ -36,13 +39,16 @@ pub use layout::{
     META_PROPERTIES, PARTITION_METADATA, RECOVERY_POINT_CHECKPOINT, REMOTE_INDEX_CACHE,
 };
 pub use leader_epoch_cache::{EpochEnd, EpochStart, LeaderEpochCache};
-pub use log::{EndOffset, Log, LogConfig, SegmentInfo};
+pub use log::{EndOffset, Log, LogConfig, SegmentInfo, TopicIdError};
+pub use log_directory::{Contents, LogDirectory, LogDirectoryError};
 pub use lookup::{FoundTimestamp, TimestampPlan};
+pub use meta_properties::{MetaProperties, MetaPropertiesError};
+pub use partition_metadata::{PartitionMetadataError, read_topic_id};
 pub use producer_state::{
     BATCHES_REMEMBERED, BatchMetadata, DamagedSnapshot, ProducerEntry, ProducerError, ProducerStates,
 };
 pub use read::{Read, ReadError, ReadPlan, Region};
-pub use recovery::{Opening, Recovered};
+pub use recovery::{Damage, Finding, Opening, Recovered};
 pub use storage_error::StorageError;
 pub use transaction_index::AbortedTransaction;
 pub use truncate::DoomedFiles;

@@ -1,15 +1,18 @@
 //! One partition's log.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use ottla_files::{Files, Open};
-use ottla_model::{LeaderEpoch, Offset, Timestamp};
+use ottla_files::{File, Files, Open};
+use ottla_model::{LeaderEpoch, Offset, Timestamp, Uuid};
+use ottla_protocol::ErrorCode;
 
-use crate::layout::{FileKind, FileName, LEADER_EPOCH_CHECKPOINT};
+use crate::layout::{FileKind, FileName, LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA};
 use crate::leader_epoch_cache::{EpochEnd, LeaderEpochCache};
+use crate::partition_metadata;
 use crate::producer_state::ProducerStates;
 use crate::segment::{Segment, Segments};
 use crate::storage_error::StorageError;
@@ -97,6 +100,27 @@ pub(crate) struct RecentEntry {
 /// Bounds the memory of [`RecentEntry`]s: 2 KiB per log that is written to. The oldest goes.
 pub(crate) const RECENT_ENTRIES_MAX: usize = 64;
 
+/// Why a log is not tied to a topic id.
+#[derive(Debug, thiserror::Error)]
+pub enum TopicIdError {
+    #[error(
+        "{} holds records of topic id {stored}, but the topic's id is {got}: the topic was deleted and made again meanwhile",
+        path.display()
+    )]
+    Inconsistent { path: PathBuf, stored: Uuid, got: Uuid },
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+impl TopicIdError {
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            TopicIdError::Inconsistent { .. } => ErrorCode::InconsistentTopicId,
+            TopicIdError::Storage(error) => error.code(),
+        }
+    }
+}
+
 /// A segment, as retention looks at it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentInfo {
@@ -145,6 +169,9 @@ pub struct Log<F: Files> {
     pub(crate) producers: ProducerStates,
     /// Offsets that have a `.snapshot` file.
     pub(crate) snapshots: BTreeSet<Offset>,
+    pub(crate) topic_id: Option<Uuid>,
+    /// Whether `partition.metadata` has yet to be synced.
+    pub(crate) topic_id_unsynced: bool,
     /// State of the generator that draws the jitter of each segment.
     pub(crate) jitter_seed: u64,
 }
@@ -161,6 +188,30 @@ impl<F: Files> Log<F> {
     /// Takes effect from the next append on.
     pub fn set_config(&mut self, config: LogConfig) {
         self.config = config;
+    }
+
+    /// The id of the topic that the records belong to, if it has one.
+    pub fn topic_id(&self) -> Option<Uuid> {
+        self.topic_id
+    }
+
+    /// Ties the log to a topic id for good: it keeps a topic that was deleted and made again from inheriting records.
+    /// The file becomes durable with the next flush.
+    pub fn set_topic_id(&mut self, topic_id: Uuid) -> Result<(), TopicIdError> {
+        match self.topic_id {
+            Some(stored) if stored == topic_id => return Ok(()),
+            Some(stored) => {
+                let path = self.directory.to_path_buf();
+                return Err(TopicIdError::Inconsistent { path, stored, got: topic_id });
+            }
+            None => {}
+        }
+        let content = partition_metadata::text(topic_id);
+        self.write_unsynced(PARTITION_METADATA, content.as_bytes())?;
+        self.topic_id = Some(topic_id);
+        self.topic_id_unsynced = true;
+        self.written = true;
+        Ok(())
     }
 
     /// The first offset that may be read. Records below it may still lie on disk.
@@ -324,8 +375,7 @@ impl<F: Files> Log<F> {
             return Ok(());
         }
         let file = self.files.open(&self.snapshot_path(offset), Open::Truncate)?;
-        let content = self.producers.encode_snapshot();
-        ottla_files::File::write_all_at(&file, &mut [std::io::IoSlice::new(&content)], 0)?;
+        file.write_all_at(&mut [IoSlice::new(&self.producers.encode_snapshot())], 0)?;
         self.snapshots.insert(offset);
         self.name_changes += 1;
         Ok(())
@@ -343,6 +393,16 @@ impl<F: Files> Log<F> {
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         ((z ^ (z >> 31)) % bound as u64) as i64
+    }
+
+    /// Writes a small file under a temporary name first, as others may be looking.
+    fn write_unsynced(&mut self, name: &str, content: &[u8]) -> Result<(), StorageError> {
+        let temporary = self.path(&format!("{name}.tmp"));
+        let file = self.files.open(&temporary, Open::Truncate)?;
+        file.write_all_at(&mut [IoSlice::new(content)], 0)?;
+        self.files.rename(&temporary, &self.path(name))?;
+        self.name_changes += 1;
+        Ok(())
     }
 
     pub(crate) fn leader_epoch_path(&self) -> PathBuf {

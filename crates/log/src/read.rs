@@ -78,10 +78,11 @@ pub struct ReadPlan<F: Files> {
     end: Option<u64>,
 }
 
-/// Where an entry lies in its segment.
-struct EntrySpan {
+/// Where a read begins.
+struct Start<'p, F: Files> {
+    segment: &'p Arc<Segment<F>>,
     position: u64,
-    bytes: u64,
+    first_entry_bytes: u64,
 }
 
 impl<F: Files> Log<F> {
@@ -140,7 +141,7 @@ impl<F: Files> ReadPlan<F> {
         if self.offset >= self.upper_bound {
             return Ok(Read::empty());
         }
-        let Some((segment, EntrySpan { position, bytes: first_entry_bytes })) = self.locate_start()? else {
+        let Some(Start { segment, position, first_entry_bytes }) = self.locate_start()? else {
             return Ok(Read::empty());
         };
         let end = self.locate_end(segment)?;
@@ -182,15 +183,16 @@ impl<F: Files> ReadPlan<F> {
     }
 
     /// The first entry that ends at or above the offset.
-    fn locate_start(&self) -> Result<Option<(&Arc<Segment<F>>, EntrySpan)>, StorageError> {
+    fn locate_start(&self) -> Result<Option<Start<'_, F>>, StorageError> {
         if let (Some(entry), Some((_, active))) = (self.start, self.segments.last_key_value()) {
-            return Ok(Some((active, EntrySpan { position: entry.position, bytes: entry.bytes })));
+            let (position, first_entry_bytes) = (entry.position, entry.bytes);
+            return Ok(Some(Start { segment: active, position, first_entry_bytes }));
         }
         let below = self.segments.range(..=self.offset).next_back().map_or(Offset::ZERO, |(base, _)| *base);
         for (_, segment) in self.segments.range(below..) {
             if let Some(located) = segment.locate(self.offset, self.end_of(segment))? {
-                let bytes = located.header.length as u64;
-                return Ok(Some((segment, EntrySpan { position: located.position, bytes })));
+                let (position, first_entry_bytes) = (located.position, located.header.length as u64);
+                return Ok(Some(Start { segment, position, first_entry_bytes }));
             }
         }
         Ok(None)

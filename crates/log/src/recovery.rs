@@ -12,15 +12,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ottla_files::{File, Files, Open};
-use ottla_model::{Offset, Timestamp};
+use ottla_model::{Offset, Timestamp, Uuid};
 use ottla_protocol::records::{Batch, BatchHeader, CorruptBatch, HEADER_LENGTH, Magic};
 
 use crate::append::producer_batch;
 use crate::checkpoint::CheckpointError;
-use crate::layout::{FileKind, FileName, FileState, LEADER_EPOCH_CHECKPOINT};
+use crate::layout::{FileKind, FileName, FileState, LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA};
 use crate::leader_epoch_cache::LeaderEpochCache;
 use crate::log::{Active, EndOffset, Log, LogConfig};
-use crate::producer_state::{DamagedSnapshot, Origin, ProducerStates};
+use crate::partition_metadata::{PartitionMetadataError, read_topic_id};
+use crate::producer_state::{DamagedSnapshot, Origin, ProducerBatch, ProducerStates};
 use crate::segment::{Segment, SegmentBytes, Segments};
 use crate::storage_error::StorageError;
 use crate::time_index::TimestampOffset;
@@ -66,6 +67,8 @@ pub enum Finding {
     SnapshotDamaged { path: PathBuf, cause: DamagedSnapshot },
     /// The epochs were read from the batches.
     LeaderEpochsDamaged { path: PathBuf, line: usize, reason: &'static str },
+    /// The topic id is taken from the topic again.
+    TopicIdDamaged { path: PathBuf, reason: &'static str },
     /// The records end below the checkpointed log start offset, so none of them may be read; the log is empty.
     EndedBelowStart { log_start: Offset, log_end: Offset },
     /// A crash interrupted the replacing of segments; it was finished.
@@ -121,6 +124,13 @@ impl fmt::Display for Finding {
                 "{} is damaged at line {line}: {reason}; leader epochs are read from the batches",
                 path.display()
             ),
+            Finding::TopicIdDamaged { path, reason } => {
+                write!(
+                    f,
+                    "{} is damaged: {reason}; the topic id is taken from the topic again",
+                    path.display()
+                )
+            }
             Finding::EndedBelowStart { log_start, log_end } => write!(
                 f,
                 "records end at offset {log_end}, below the log start offset {log_start}: the log is empty"
@@ -150,10 +160,11 @@ impl<F: Files> Log<F> {
         if is_new {
             files.create_directory(directory)?;
         }
+        let names = names.unwrap_or_default();
+        let has_metadata = names.iter().any(|entry| entry.name == PARTITION_METADATA);
         let mut loading = Loading {
             directory: Arc::from(directory),
             bytes: names
-                .unwrap_or_default()
                 .into_iter()
                 .filter(|entry| !entry.is_directory)
                 .filter_map(|entry| Some((FileName::parse(&entry.name)?, entry.bytes)))
@@ -162,6 +173,7 @@ impl<F: Files> Log<F> {
             recovered: Recovered::default(),
         };
         loading.finish_interrupted_work()?;
+        let topic_id = if has_metadata { loading.topic_id()? } else { None };
         let segments = loading.segments()?;
         let epochs = loading.leader_epochs(&segments)?;
         let snapshots = loading.offsets_of(FileKind::ProducerSnapshot);
@@ -186,6 +198,8 @@ impl<F: Files> Log<F> {
             epochs,
             producers: ProducerStates::default(),
             snapshots,
+            topic_id,
+            topic_id_unsynced: false,
             jitter_seed: opening.jitter_seed,
         };
         let recovered = Recovery { log: &mut log, recovered, now }.run(&opening)?;
@@ -270,10 +284,7 @@ impl<F: Files> Log<F> {
 }
 
 /// Shows `states` a batch that is in the log. Returns what belongs into the transaction index.
-fn remember(
-    states: &mut ProducerStates,
-    batch: Option<crate::producer_state::ProducerBatch>,
-) -> Vec<AbortedTransaction> {
+fn remember(states: &mut ProducerStates, batch: Option<ProducerBatch>) -> Vec<AbortedTransaction> {
     match states.prepare(batch, Origin::Replication) {
         Ok(prepared) => states.apply(prepared),
         // A batch outside of its producer's open transaction: the leader of that time let it in, so it stays.
@@ -389,6 +400,18 @@ impl<F: Files> Loading<F> {
                 (*base, Arc::new(segment))
             })
             .collect())
+    }
+
+    /// A damaged file tells nothing, so the log is tied to the id that its topic has.
+    fn topic_id(&mut self) -> Result<Option<Uuid>, StorageError> {
+        match read_topic_id(&self.files, &self.directory.join(PARTITION_METADATA)) {
+            Ok(topic_id) => Ok(topic_id),
+            Err(PartitionMetadataError::Malformed { path, reason }) => {
+                self.recovered.findings.push(Finding::TopicIdDamaged { path, reason });
+                Ok(None)
+            }
+            Err(PartitionMetadataError::File(error)) => Err(error.into()),
+        }
     }
 
     /// The leader epoch cache; from the batches where the checkpoint is damaged.

@@ -33,6 +33,14 @@ impl StorageError {
         }
     }
 
+    /// Whether a file is not there any more: the whole partition was deleted or moved while it was being read.
+    pub fn is_gone(&self) -> bool {
+        match self {
+            StorageError::File(error) => error.is_not_found(),
+            _ => false,
+        }
+    }
+
     /// Whether the bytes are wrong, as opposed to a disk that failed to hand them over.
     pub fn is_damage(&self) -> bool {
         match self {
