@@ -137,8 +137,7 @@ impl<'a> StructCode<'a> {
         self.where_flexible(format!(
             "message.unknown_tagged_fields = d.tagged_fields(|d, tag| {{
                 match tag {{
-                    {arms}
-                    _ => return Ok(false),
+                    {arms}_ => return Ok(false),
                 }}
                 Ok(true)
             }})?;"
@@ -385,8 +384,8 @@ impl<'a> StructCode<'a> {
         let Versions { first, last } = versions;
         let condition = match (first > within.first, last < within.last) {
             (false, false) => return None,
-            _ if first == last => format!("version == {first}"),
             (true, false) => format!("version >= {first}"),
+            _ if first == last => format!("version == {first}"),
             (false, true) => format!("version <= {last}"),
             (true, true) => format!("({first}..={last}).contains(&version)"),
         };

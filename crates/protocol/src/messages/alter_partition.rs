@@ -166,7 +166,7 @@ impl AlterPartitionRequestPartition {
             partition_index: d.int32()?,
             leader_epoch: d.int32()?,
             new_isr: if version <= 2 { d.array(true, 4, Decoder::int32)? } else { Vec::new() },
-            new_isr_with_epochs: if version == 3 {
+            new_isr_with_epochs: if version >= 3 {
                 d.array(true, 13, |d| BrokerState::decode(d, version))?
             } else {
                 Vec::new()
@@ -192,7 +192,7 @@ impl AlterPartitionRequestPartition {
                 version,
             });
         }
-        if version == 3 {
+        if version >= 3 {
             out.array(&self.new_isr_with_epochs, true, |out, value| value.encode(out, version))?;
         } else if !self.new_isr_with_epochs.is_empty() {
             return Err(EncodeError::FieldNotInVersion {

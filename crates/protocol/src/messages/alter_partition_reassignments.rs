@@ -45,7 +45,7 @@ impl Message for AlterPartitionReassignmentsRequest {
         check_decode_version::<AlterPartitionReassignmentsRequest>(version)?;
         Ok(AlterPartitionReassignmentsRequest {
             timeout_ms: d.int32()?,
-            allow_replication_factor_change: if version == 1 { d.bool()? } else { true },
+            allow_replication_factor_change: if version >= 1 { d.bool()? } else { true },
             topics: d.array(true, 3, |d| ReassignableTopic::decode(d, version))?,
             unknown_tagged_fields: d.unknown_tagged_fields()?,
         })
@@ -54,7 +54,7 @@ impl Message for AlterPartitionReassignmentsRequest {
     fn encode(&self, out: &mut Encoder<'_>, version: i16) -> Result<(), EncodeError> {
         check_encode_version::<AlterPartitionReassignmentsRequest>(version)?;
         out.int32(self.timeout_ms);
-        if version == 1 {
+        if version >= 1 {
             out.bool(self.allow_replication_factor_change);
         } else if !self.allow_replication_factor_change {
             return Err(EncodeError::FieldNotInVersion {
@@ -115,7 +115,7 @@ impl Message for AlterPartitionReassignmentsResponse {
         check_decode_version::<AlterPartitionReassignmentsResponse>(version)?;
         Ok(AlterPartitionReassignmentsResponse {
             throttle_time_ms: d.int32()?,
-            allow_replication_factor_change: if version == 1 { d.bool()? } else { true },
+            allow_replication_factor_change: if version >= 1 { d.bool()? } else { true },
             error_code: d.int16()?,
             error_message: d.nullable_string(true)?,
             responses: d.array(true, 3, |d| ReassignableTopicResponse::decode(d, version))?,
@@ -126,7 +126,7 @@ impl Message for AlterPartitionReassignmentsResponse {
     fn encode(&self, out: &mut Encoder<'_>, version: i16) -> Result<(), EncodeError> {
         check_encode_version::<AlterPartitionReassignmentsResponse>(version)?;
         out.int32(self.throttle_time_ms);
-        if version == 1 {
+        if version >= 1 {
             out.bool(self.allow_replication_factor_change);
         }
         out.int16(self.error_code);

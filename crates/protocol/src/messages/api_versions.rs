@@ -53,8 +53,8 @@ impl Message for ApiVersionsRequest {
         Ok(ApiVersionsRequest {
             client_software_name: if version >= 3 { d.string(true)? } else { Str::default() },
             client_software_version: if version >= 3 { d.string(true)? } else { Str::default() },
-            cluster_id: if version == 5 { d.nullable_string(true)? } else { None },
-            node_id: if version == 5 { d.int32()? } else { -1 },
+            cluster_id: if version >= 5 { d.nullable_string(true)? } else { None },
+            node_id: if version >= 5 { d.int32()? } else { -1 },
             unknown_tagged_fields: if flexible {
                 d.unknown_tagged_fields()?
             } else {
@@ -72,10 +72,10 @@ impl Message for ApiVersionsRequest {
         if version >= 3 {
             out.string(&self.client_software_version, true)?;
         }
-        if version == 5 {
+        if version >= 5 {
             out.nullable_string(self.cluster_id.as_deref(), true)?;
         }
-        if version == 5 {
+        if version >= 5 {
             out.int32(self.node_id);
         }
         if flexible {
@@ -165,7 +165,6 @@ impl Message for ApiVersionsResponse {
                             d.array(true, 6, |d| FinalizedFeatureKey::decode(d, version))?
                     }
                     3 => message.zk_migration_ready = d.bool()?,
-
                     _ => return Ok(false),
                 }
                 Ok(true)

@@ -219,7 +219,7 @@ impl Member {
             subscribed_topic_regex: d.nullable_string(true)?,
             assignment: Assignment::decode(d, version)?,
             target_assignment: Assignment::decode(d, version)?,
-            member_type: if version == 1 { d.int8()? } else { -1 },
+            member_type: if version >= 1 { d.int8()? } else { -1 },
             unknown_tagged_fields: d.unknown_tagged_fields()?,
         })
     }
@@ -235,7 +235,7 @@ impl Member {
         out.nullable_string(self.subscribed_topic_regex.as_deref(), true)?;
         self.assignment.encode(out, version)?;
         self.target_assignment.encode(out, version)?;
-        if version == 1 {
+        if version >= 1 {
             out.int8(self.member_type);
         }
         out.unknown_tagged_fields(&self.unknown_tagged_fields);

@@ -75,7 +75,7 @@ impl Message for ConsumerGroupHeartbeatRequest {
             rack_id: d.nullable_string(true)?,
             rebalance_timeout_ms: d.int32()?,
             subscribed_topic_names: d.nullable_array(true, 1, |d| d.string(true))?,
-            subscribed_topic_regex: if version == 1 { d.nullable_string(true)? } else { None },
+            subscribed_topic_regex: if version >= 1 { d.nullable_string(true)? } else { None },
             server_assignor: d.nullable_string(true)?,
             topic_partitions: d.nullable_array(true, 18, |d| TopicPartitions::decode(d, version))?,
             unknown_tagged_fields: d.unknown_tagged_fields()?,
@@ -93,7 +93,7 @@ impl Message for ConsumerGroupHeartbeatRequest {
         out.nullable_array(self.subscribed_topic_names.as_deref(), true, |out, value| {
             out.string(value, true)
         })?;
-        if version == 1 {
+        if version >= 1 {
             out.nullable_string(self.subscribed_topic_regex.as_deref(), true)?;
         } else if self.subscribed_topic_regex.is_some() {
             return Err(EncodeError::FieldNotInVersion {

@@ -58,7 +58,7 @@ impl Message for ConsumerProtocolSubscription {
                 Vec::new()
             },
             generation_id: if version >= 2 { d.int32()? } else { -1 },
-            rack_id: if version == 3 { d.nullable_string(false)? } else { None },
+            rack_id: if version >= 3 { d.nullable_string(false)? } else { None },
         })
     }
 
@@ -72,7 +72,7 @@ impl Message for ConsumerProtocolSubscription {
         if version >= 2 {
             out.int32(self.generation_id);
         }
-        if version == 3 {
+        if version >= 3 {
             out.nullable_string(self.rack_id.as_deref(), false)?;
         }
         Ok(())

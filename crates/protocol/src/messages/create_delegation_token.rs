@@ -51,8 +51,8 @@ impl Message for CreateDelegationTokenRequest {
         check_decode_version::<CreateDelegationTokenRequest>(version)?;
         let flexible = version >= 2;
         Ok(CreateDelegationTokenRequest {
-            owner_principal_type: if version == 3 { d.nullable_string(true)? } else { Some(Str::default()) },
-            owner_principal_name: if version == 3 { d.nullable_string(true)? } else { Some(Str::default()) },
+            owner_principal_type: if version >= 3 { d.nullable_string(true)? } else { Some(Str::default()) },
+            owner_principal_name: if version >= 3 { d.nullable_string(true)? } else { Some(Str::default()) },
             renewers: d.array(flexible, 3, |d| CreatableRenewers::decode(d, version))?,
             max_lifetime_ms: d.int64()?,
             unknown_tagged_fields: if flexible {
@@ -66,7 +66,7 @@ impl Message for CreateDelegationTokenRequest {
     fn encode(&self, out: &mut Encoder<'_>, version: i16) -> Result<(), EncodeError> {
         check_encode_version::<CreateDelegationTokenRequest>(version)?;
         let flexible = version >= 2;
-        if version == 3 {
+        if version >= 3 {
             out.nullable_string(self.owner_principal_type.as_deref(), true)?;
         } else if self.owner_principal_type.as_ref().is_none_or(|value| !value.is_empty()) {
             return Err(EncodeError::FieldNotInVersion {
@@ -75,7 +75,7 @@ impl Message for CreateDelegationTokenRequest {
                 version,
             });
         }
-        if version == 3 {
+        if version >= 3 {
             out.nullable_string(self.owner_principal_name.as_deref(), true)?;
         } else if self.owner_principal_name.as_ref().is_none_or(|value| !value.is_empty()) {
             return Err(EncodeError::FieldNotInVersion {
@@ -148,8 +148,8 @@ impl Message for CreateDelegationTokenResponse {
             error_code: d.int16()?,
             principal_type: d.string(flexible)?,
             principal_name: d.string(flexible)?,
-            token_requester_principal_type: if version == 3 { d.string(true)? } else { Str::default() },
-            token_requester_principal_name: if version == 3 { d.string(true)? } else { Str::default() },
+            token_requester_principal_type: if version >= 3 { d.string(true)? } else { Str::default() },
+            token_requester_principal_name: if version >= 3 { d.string(true)? } else { Str::default() },
             issue_timestamp_ms: d.int64()?,
             expiry_timestamp_ms: d.int64()?,
             max_timestamp_ms: d.int64()?,
@@ -170,7 +170,7 @@ impl Message for CreateDelegationTokenResponse {
         out.int16(self.error_code);
         out.string(&self.principal_type, flexible)?;
         out.string(&self.principal_name, flexible)?;
-        if version == 3 {
+        if version >= 3 {
             out.string(&self.token_requester_principal_type, true)?;
         } else if !self.token_requester_principal_type.is_empty() {
             return Err(EncodeError::FieldNotInVersion {
@@ -179,7 +179,7 @@ impl Message for CreateDelegationTokenResponse {
                 version,
             });
         }
-        if version == 3 {
+        if version >= 3 {
             out.string(&self.token_requester_principal_name, true)?;
         } else if !self.token_requester_principal_name.is_empty() {
             return Err(EncodeError::FieldNotInVersion {

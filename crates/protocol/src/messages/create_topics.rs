@@ -330,7 +330,7 @@ impl CreatableTopicResult {
         let flexible = version >= 5;
         let mut message = CreatableTopicResult {
             name: d.string(flexible)?,
-            topic_id: if version == 7 { d.uuid()? } else { Uuid::ZERO },
+            topic_id: if version >= 7 { d.uuid()? } else { Uuid::ZERO },
             error_code: d.int16()?,
             error_message: if version >= 1 { d.nullable_string(flexible)? } else { Some(Str::default()) },
             topic_config_error_code: 0,
@@ -347,7 +347,6 @@ impl CreatableTopicResult {
             message.unknown_tagged_fields = d.tagged_fields(|d, tag| {
                 match tag {
                     0 => message.topic_config_error_code = d.int16()?,
-
                     _ => return Ok(false),
                 }
                 Ok(true)
@@ -359,7 +358,7 @@ impl CreatableTopicResult {
     fn encode(&self, out: &mut Encoder<'_>, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 5;
         out.string(&self.name, flexible)?;
-        if version == 7 {
+        if version >= 7 {
             out.uuid(self.topic_id);
         }
         out.int16(self.error_code);

@@ -129,7 +129,7 @@ impl DeletableGroupResult {
         Ok(DeletableGroupResult {
             group_id: d.string(flexible)?,
             error_code: d.int16()?,
-            error_message: if version == 3 { d.nullable_string(true)? } else { None },
+            error_message: if version >= 3 { d.nullable_string(true)? } else { None },
             unknown_tagged_fields: if flexible {
                 d.unknown_tagged_fields()?
             } else {
@@ -142,7 +142,7 @@ impl DeletableGroupResult {
         let flexible = version >= 2;
         out.string(&self.group_id, flexible)?;
         out.int16(self.error_code);
-        if version == 3 {
+        if version >= 3 {
             out.nullable_string(self.error_message.as_deref(), true)?;
         }
         if flexible {

@@ -35,7 +35,7 @@ impl Message for DeleteTopicsRequest {
         check_decode_version::<DeleteTopicsRequest>(version)?;
         let flexible = version >= 4;
         Ok(DeleteTopicsRequest {
-            topics: if version == 6 {
+            topics: if version >= 6 {
                 d.array(true, 18, |d| DeleteTopicState::decode(d, version))?
             } else {
                 Vec::new()
@@ -57,7 +57,7 @@ impl Message for DeleteTopicsRequest {
     fn encode(&self, out: &mut Encoder<'_>, version: i16) -> Result<(), EncodeError> {
         check_encode_version::<DeleteTopicsRequest>(version)?;
         let flexible = version >= 4;
-        if version == 6 {
+        if version >= 6 {
             out.array(&self.topics, true, |out, value| value.encode(out, version))?;
         } else if !self.topics.is_empty() {
             return Err(EncodeError::FieldNotInVersion {
@@ -197,8 +197,8 @@ impl DeletableTopicResult {
     fn decode(d: &mut Decoder, version: i16) -> Result<DeletableTopicResult, DecodeError> {
         let flexible = version >= 4;
         Ok(DeletableTopicResult {
-            name: if version == 6 { d.nullable_string(flexible)? } else { Some(d.string(flexible)?) },
-            topic_id: if version == 6 { d.uuid()? } else { Uuid::ZERO },
+            name: if version >= 6 { d.nullable_string(flexible)? } else { Some(d.string(flexible)?) },
+            topic_id: if version >= 6 { d.uuid()? } else { Uuid::ZERO },
             error_code: d.int16()?,
             error_message: if version >= 5 { d.nullable_string(true)? } else { None },
             unknown_tagged_fields: if flexible {
@@ -211,7 +211,7 @@ impl DeletableTopicResult {
 
     fn encode(&self, out: &mut Encoder<'_>, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 4;
-        if version == 6 {
+        if version >= 6 {
             out.nullable_string(self.name.as_deref(), flexible)?;
         } else {
             let value = self.name.as_deref().ok_or(EncodeError::NullNotInVersion {
@@ -221,7 +221,7 @@ impl DeletableTopicResult {
             })?;
             out.string(value, flexible)?;
         }
-        if version == 6 {
+        if version >= 6 {
             out.uuid(self.topic_id);
         }
         out.int16(self.error_code);

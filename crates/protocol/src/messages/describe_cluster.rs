@@ -47,7 +47,7 @@ impl Message for DescribeClusterRequest {
         Ok(DescribeClusterRequest {
             include_cluster_authorized_operations: d.bool()?,
             endpoint_type: if version >= 1 { d.int8()? } else { 1 },
-            include_fenced_brokers: if version == 2 { d.bool()? } else { false },
+            include_fenced_brokers: if version >= 2 { d.bool()? } else { false },
             unknown_tagged_fields: d.unknown_tagged_fields()?,
         })
     }
@@ -64,7 +64,7 @@ impl Message for DescribeClusterRequest {
                 version,
             });
         }
-        if version == 2 {
+        if version >= 2 {
             out.bool(self.include_fenced_brokers);
         } else if self.include_fenced_brokers {
             return Err(EncodeError::FieldNotInVersion {
@@ -190,7 +190,7 @@ impl DescribeClusterBroker {
             host: d.string(true)?,
             port: d.int32()?,
             rack: d.nullable_string(true)?,
-            is_fenced: if version == 2 { d.bool()? } else { false },
+            is_fenced: if version >= 2 { d.bool()? } else { false },
             unknown_tagged_fields: d.unknown_tagged_fields()?,
         })
     }
@@ -200,7 +200,7 @@ impl DescribeClusterBroker {
         out.string(&self.host, true)?;
         out.int32(self.port);
         out.nullable_string(self.rack.as_deref(), true)?;
-        if version == 2 {
+        if version >= 2 {
             out.bool(self.is_fenced);
         } else if self.is_fenced {
             return Err(EncodeError::FieldNotInVersion {

@@ -199,8 +199,8 @@ impl DescribedDelegationToken {
         Ok(DescribedDelegationToken {
             principal_type: d.string(flexible)?,
             principal_name: d.string(flexible)?,
-            token_requester_principal_type: if version == 3 { d.string(true)? } else { Str::default() },
-            token_requester_principal_name: if version == 3 { d.string(true)? } else { Str::default() },
+            token_requester_principal_type: if version >= 3 { d.string(true)? } else { Str::default() },
+            token_requester_principal_name: if version >= 3 { d.string(true)? } else { Str::default() },
             issue_timestamp: d.int64()?,
             expiry_timestamp: d.int64()?,
             max_timestamp: d.int64()?,
@@ -219,7 +219,7 @@ impl DescribedDelegationToken {
         let flexible = version >= 2;
         out.string(&self.principal_type, flexible)?;
         out.string(&self.principal_name, flexible)?;
-        if version == 3 {
+        if version >= 3 {
             out.string(&self.token_requester_principal_type, true)?;
         } else if !self.token_requester_principal_type.is_empty() {
             return Err(EncodeError::FieldNotInVersion {
@@ -228,7 +228,7 @@ impl DescribedDelegationToken {
                 version,
             });
         }
-        if version == 3 {
+        if version >= 3 {
             out.string(&self.token_requester_principal_name, true)?;
         } else if !self.token_requester_principal_name.is_empty() {
             return Err(EncodeError::FieldNotInVersion {

@@ -171,7 +171,7 @@ impl DescribedGroup {
         let flexible = version >= 5;
         Ok(DescribedGroup {
             error_code: d.int16()?,
-            error_message: if version == 6 { d.nullable_string(true)? } else { None },
+            error_message: if version >= 6 { d.nullable_string(true)? } else { None },
             group_id: d.string(flexible)?,
             group_state: d.string(flexible)?,
             protocol_type: d.string(flexible)?,
@@ -189,7 +189,7 @@ impl DescribedGroup {
     fn encode(&self, out: &mut Encoder<'_>, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 5;
         out.int16(self.error_code);
-        if version == 6 {
+        if version >= 6 {
             out.nullable_string(self.error_message.as_deref(), true)?;
         } else if self.error_message.is_some() {
             return Err(EncodeError::FieldNotInVersion {

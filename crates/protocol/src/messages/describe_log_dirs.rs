@@ -211,7 +211,7 @@ impl DescribeLogDirsResult {
             topics: d.array(flexible, 3, |d| DescribeLogDirsTopic::decode(d, version))?,
             total_bytes: if version >= 4 { d.int64()? } else { -1 },
             usable_bytes: if version >= 4 { d.int64()? } else { -1 },
-            is_cordoned: if version == 5 { d.bool()? } else { false },
+            is_cordoned: if version >= 5 { d.bool()? } else { false },
             unknown_tagged_fields: if flexible {
                 d.unknown_tagged_fields()?
             } else {
@@ -231,7 +231,7 @@ impl DescribeLogDirsResult {
         if version >= 4 {
             out.int64(self.usable_bytes);
         }
-        if version == 5 {
+        if version >= 5 {
             out.bool(self.is_cordoned);
         }
         if flexible {

@@ -87,9 +87,9 @@ impl Message for DescribeQuorumResponse {
         check_decode_version::<DescribeQuorumResponse>(version)?;
         Ok(DescribeQuorumResponse {
             error_code: d.int16()?,
-            error_message: if version == 2 { d.nullable_string(true)? } else { Some(Str::default()) },
+            error_message: if version >= 2 { d.nullable_string(true)? } else { Some(Str::default()) },
             topics: d.array(true, 3, |d| QuorumResponseTopic::decode(d, version))?,
-            nodes: if version == 2 { d.array(true, 6, |d| Node::decode(d, version))? } else { Vec::new() },
+            nodes: if version >= 2 { d.array(true, 6, |d| Node::decode(d, version))? } else { Vec::new() },
             unknown_tagged_fields: d.unknown_tagged_fields()?,
         })
     }
@@ -97,11 +97,11 @@ impl Message for DescribeQuorumResponse {
     fn encode(&self, out: &mut Encoder<'_>, version: i16) -> Result<(), EncodeError> {
         check_encode_version::<DescribeQuorumResponse>(version)?;
         out.int16(self.error_code);
-        if version == 2 {
+        if version >= 2 {
             out.nullable_string(self.error_message.as_deref(), true)?;
         }
         out.array(&self.topics, true, |out, value| value.encode(out, version))?;
-        if version == 2 {
+        if version >= 2 {
             out.array(&self.nodes, true, |out, value| value.encode(out, version))?;
         } else if !self.nodes.is_empty() {
             return Err(EncodeError::FieldNotInVersion {
@@ -231,7 +231,7 @@ impl QuorumResponsePartition {
         Ok(QuorumResponsePartition {
             partition_index: d.int32()?,
             error_code: d.int16()?,
-            error_message: if version == 2 { d.nullable_string(true)? } else { Some(Str::default()) },
+            error_message: if version >= 2 { d.nullable_string(true)? } else { Some(Str::default()) },
             leader_id: d.int32()?,
             leader_epoch: d.int32()?,
             high_watermark: d.int64()?,
@@ -244,7 +244,7 @@ impl QuorumResponsePartition {
     fn encode(&self, out: &mut Encoder<'_>, version: i16) -> Result<(), EncodeError> {
         out.int32(self.partition_index);
         out.int16(self.error_code);
-        if version == 2 {
+        if version >= 2 {
             out.nullable_string(self.error_message.as_deref(), true)?;
         }
         out.int32(self.leader_id);
@@ -346,7 +346,7 @@ impl ReplicaState {
     fn decode(d: &mut Decoder, version: i16) -> Result<ReplicaState, DecodeError> {
         Ok(ReplicaState {
             replica_id: d.int32()?,
-            replica_directory_id: if version == 2 { d.uuid()? } else { Uuid::ZERO },
+            replica_directory_id: if version >= 2 { d.uuid()? } else { Uuid::ZERO },
             log_end_offset: d.int64()?,
             last_fetch_timestamp: if version >= 1 { d.int64()? } else { -1 },
             last_caught_up_timestamp: if version >= 1 { d.int64()? } else { -1 },
@@ -356,7 +356,7 @@ impl ReplicaState {
 
     fn encode(&self, out: &mut Encoder<'_>, version: i16) -> Result<(), EncodeError> {
         out.int32(self.replica_id);
-        if version == 2 {
+        if version >= 2 {
             out.uuid(self.replica_directory_id);
         } else if !self.replica_directory_id.is_zero() {
             return Err(EncodeError::FieldNotInVersion {

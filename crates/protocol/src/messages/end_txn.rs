@@ -115,8 +115,8 @@ impl Message for EndTxnResponse {
         Ok(EndTxnResponse {
             throttle_time_ms: d.int32()?,
             error_code: d.int16()?,
-            producer_id: if version == 5 { d.int64()? } else { -1 },
-            producer_epoch: if version == 5 { d.int16()? } else { -1 },
+            producer_id: if version >= 5 { d.int64()? } else { -1 },
+            producer_epoch: if version >= 5 { d.int16()? } else { -1 },
             unknown_tagged_fields: if flexible {
                 d.unknown_tagged_fields()?
             } else {
@@ -130,10 +130,10 @@ impl Message for EndTxnResponse {
         let flexible = version >= 3;
         out.int32(self.throttle_time_ms);
         out.int16(self.error_code);
-        if version == 5 {
+        if version >= 5 {
             out.int64(self.producer_id);
         }
-        if version == 5 {
+        if version >= 5 {
             out.int16(self.producer_epoch);
         }
         if flexible {

@@ -102,7 +102,6 @@ impl Message for FetchRequest {
                 match tag {
                     0 => message.cluster_id = d.nullable_string(true)?,
                     1 if version >= 15 => message.replica_state = ReplicaState::decode(d, version)?,
-
                     _ => return Ok(false),
                 }
                 Ok(true)
@@ -234,7 +233,6 @@ impl Message for FetchResponse {
                     0 if version >= 16 => {
                         message.node_endpoints = d.array(true, 11, |d| NodeEndpoint::decode(d, version))?
                     }
-
                     _ => return Ok(false),
                 }
                 Ok(true)
@@ -433,8 +431,7 @@ impl FetchPartition {
             message.unknown_tagged_fields = d.tagged_fields(|d, tag| {
                 match tag {
                     0 if version >= 17 => message.replica_directory_id = d.uuid()?,
-                    1 if version == 18 => message.high_watermark = d.int64()?,
-
+                    1 if version >= 18 => message.high_watermark = d.int64()?,
                     _ => return Ok(false),
                 }
                 Ok(true)
@@ -465,7 +462,7 @@ impl FetchPartition {
         out.int32(self.partition_max_bytes);
         if flexible {
             let has_replica_directory_id = version >= 17 && !self.replica_directory_id.is_zero();
-            let has_high_watermark = version == 18 && self.high_watermark != i64::MAX;
+            let has_high_watermark = version >= 18 && self.high_watermark != i64::MAX;
             let mut unknown = out.begin_tagged_fields(
                 usize::from(has_replica_directory_id) + usize::from(has_high_watermark),
                 &self.unknown_tagged_fields,
@@ -668,7 +665,6 @@ impl PartitionData {
                     0 => message.diverging_epoch = EpochEndOffset::decode(d, version)?,
                     1 => message.current_leader = LeaderIdAndEpoch::decode(d, version)?,
                     2 => message.snapshot_id = SnapshotId::decode(d, version)?,
-
                     _ => return Ok(false),
                 }
                 Ok(true)

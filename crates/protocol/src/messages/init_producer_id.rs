@@ -60,8 +60,8 @@ impl Message for InitProducerIdRequest {
             transaction_timeout_ms: d.int32()?,
             producer_id: if version >= 3 { d.int64()? } else { -1 },
             producer_epoch: if version >= 3 { d.int16()? } else { -1 },
-            enable_2pc: if version == 6 { d.bool()? } else { false },
-            keep_prepared_txn: if version == 6 { d.bool()? } else { false },
+            enable_2pc: if version >= 6 { d.bool()? } else { false },
+            keep_prepared_txn: if version >= 6 { d.bool()? } else { false },
             unknown_tagged_fields: if flexible {
                 d.unknown_tagged_fields()?
             } else {
@@ -93,7 +93,7 @@ impl Message for InitProducerIdRequest {
                 version,
             });
         }
-        if version == 6 {
+        if version >= 6 {
             out.bool(self.enable_2pc);
         } else if self.enable_2pc {
             return Err(EncodeError::FieldNotInVersion {
@@ -102,7 +102,7 @@ impl Message for InitProducerIdRequest {
                 version,
             });
         }
-        if version == 6 {
+        if version >= 6 {
             out.bool(self.keep_prepared_txn);
         } else if self.keep_prepared_txn {
             return Err(EncodeError::FieldNotInVersion {
@@ -178,8 +178,8 @@ impl Message for InitProducerIdResponse {
             error_code: d.int16()?,
             producer_id: d.int64()?,
             producer_epoch: d.int16()?,
-            ongoing_txn_producer_id: if version == 6 { d.int64()? } else { -1 },
-            ongoing_txn_producer_epoch: if version == 6 { d.int16()? } else { -1 },
+            ongoing_txn_producer_id: if version >= 6 { d.int64()? } else { -1 },
+            ongoing_txn_producer_epoch: if version >= 6 { d.int16()? } else { -1 },
             unknown_tagged_fields: if flexible {
                 d.unknown_tagged_fields()?
             } else {
@@ -195,7 +195,7 @@ impl Message for InitProducerIdResponse {
         out.int16(self.error_code);
         out.int64(self.producer_id);
         out.int16(self.producer_epoch);
-        if version == 6 {
+        if version >= 6 {
             out.int64(self.ongoing_txn_producer_id);
         } else if self.ongoing_txn_producer_id != -1 {
             return Err(EncodeError::FieldNotInVersion {
@@ -204,7 +204,7 @@ impl Message for InitProducerIdResponse {
                 version,
             });
         }
-        if version == 6 {
+        if version >= 6 {
             out.int16(self.ongoing_txn_producer_epoch);
         } else if self.ongoing_txn_producer_epoch != -1 {
             return Err(EncodeError::FieldNotInVersion {

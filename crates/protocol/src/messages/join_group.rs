@@ -185,7 +185,7 @@ impl Message for JoinGroupResponse {
                 Some(d.string(flexible)?)
             },
             leader: d.string(flexible)?,
-            skip_assignment: if version == 9 { d.bool()? } else { false },
+            skip_assignment: if version >= 9 { d.bool()? } else { false },
             member_id: d.string(flexible)?,
             members: d.array(flexible, 4, |d| JoinGroupResponseMember::decode(d, version))?,
             unknown_tagged_fields: if flexible {
@@ -218,7 +218,7 @@ impl Message for JoinGroupResponse {
             out.string(value, flexible)?;
         }
         out.string(&self.leader, flexible)?;
-        if version == 9 {
+        if version >= 9 {
             out.bool(self.skip_assignment);
         } else if self.skip_assignment {
             return Err(EncodeError::FieldNotInVersion {

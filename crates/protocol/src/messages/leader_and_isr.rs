@@ -64,7 +64,7 @@ impl Message for LeaderAndIsrRequest {
         let flexible = version >= 4;
         Ok(LeaderAndIsrRequest {
             controller_id: d.int32()?,
-            is_kraft_controller: if version == 7 { d.bool()? } else { false },
+            is_kraft_controller: if version >= 7 { d.bool()? } else { false },
             controller_epoch: d.int32()?,
             broker_epoch: if version >= 2 { d.int64()? } else { -1 },
             request_type: if version >= 5 { d.int8()? } else { 0 },
@@ -91,7 +91,7 @@ impl Message for LeaderAndIsrRequest {
         check_encode_version::<LeaderAndIsrRequest>(version)?;
         let flexible = version >= 4;
         out.int32(self.controller_id);
-        if version == 7 {
+        if version >= 7 {
             out.bool(self.is_kraft_controller);
         } else if self.is_kraft_controller {
             return Err(EncodeError::FieldNotInVersion {

@@ -175,7 +175,7 @@ impl MemberIdentity {
         Ok(MemberIdentity {
             member_id: d.string(flexible)?,
             group_instance_id: d.nullable_string(flexible)?,
-            reason: if version == 5 { d.nullable_string(true)? } else { None },
+            reason: if version >= 5 { d.nullable_string(true)? } else { None },
             unknown_tagged_fields: if flexible {
                 d.unknown_tagged_fields()?
             } else {
@@ -188,7 +188,7 @@ impl MemberIdentity {
         let flexible = version >= 4;
         out.string(&self.member_id, flexible)?;
         out.nullable_string(self.group_instance_id.as_deref(), flexible)?;
-        if version == 5 {
+        if version >= 5 {
             out.nullable_string(self.reason.as_deref(), true)?;
         }
         if flexible {

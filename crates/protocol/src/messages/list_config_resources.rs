@@ -30,14 +30,14 @@ impl Message for ListConfigResourcesRequest {
     fn decode(d: &mut Decoder, version: i16) -> Result<ListConfigResourcesRequest, DecodeError> {
         check_decode_version::<ListConfigResourcesRequest>(version)?;
         Ok(ListConfigResourcesRequest {
-            resource_types: if version == 1 { d.array(true, 1, Decoder::int8)? } else { Vec::new() },
+            resource_types: if version >= 1 { d.array(true, 1, Decoder::int8)? } else { Vec::new() },
             unknown_tagged_fields: d.unknown_tagged_fields()?,
         })
     }
 
     fn encode(&self, out: &mut Encoder<'_>, version: i16) -> Result<(), EncodeError> {
         check_encode_version::<ListConfigResourcesRequest>(version)?;
-        if version == 1 {
+        if version >= 1 {
             out.array(&self.resource_types, true, |out, value| {
                 out.int8(*value);
                 Ok(())
@@ -123,14 +123,14 @@ impl ConfigResource {
     fn decode(d: &mut Decoder, version: i16) -> Result<ConfigResource, DecodeError> {
         Ok(ConfigResource {
             resource_name: d.string(true)?,
-            resource_type: if version == 1 { d.int8()? } else { 16 },
+            resource_type: if version >= 1 { d.int8()? } else { 16 },
             unknown_tagged_fields: d.unknown_tagged_fields()?,
         })
     }
 
     fn encode(&self, out: &mut Encoder<'_>, version: i16) -> Result<(), EncodeError> {
         out.string(&self.resource_name, true)?;
-        if version == 1 {
+        if version >= 1 {
             out.int8(self.resource_type);
         }
         out.unknown_tagged_fields(&self.unknown_tagged_fields);

@@ -34,7 +34,7 @@ impl Message for ListGroupsRequest {
         let flexible = version >= 3;
         Ok(ListGroupsRequest {
             states_filter: if version >= 4 { d.array(true, 1, |d| d.string(true))? } else { Vec::new() },
-            types_filter: if version == 5 { d.array(true, 1, |d| d.string(true))? } else { Vec::new() },
+            types_filter: if version >= 5 { d.array(true, 1, |d| d.string(true))? } else { Vec::new() },
             unknown_tagged_fields: if flexible {
                 d.unknown_tagged_fields()?
             } else {
@@ -55,7 +55,7 @@ impl Message for ListGroupsRequest {
                 version,
             });
         }
-        if version == 5 {
+        if version >= 5 {
             out.array(&self.types_filter, true, |out, value| out.string(value, true))?;
         } else if !self.types_filter.is_empty() {
             return Err(EncodeError::FieldNotInVersion {
@@ -159,7 +159,7 @@ impl ListedGroup {
             group_id: d.string(flexible)?,
             protocol_type: d.string(flexible)?,
             group_state: if version >= 4 { d.string(true)? } else { Str::default() },
-            group_type: if version == 5 { d.string(true)? } else { Str::default() },
+            group_type: if version >= 5 { d.string(true)? } else { Str::default() },
             unknown_tagged_fields: if flexible {
                 d.unknown_tagged_fields()?
             } else {
@@ -175,7 +175,7 @@ impl ListedGroup {
         if version >= 4 {
             out.string(&self.group_state, true)?;
         }
-        if version == 5 {
+        if version >= 5 {
             out.string(&self.group_type, true)?;
         }
         if flexible {

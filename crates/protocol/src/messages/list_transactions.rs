@@ -51,7 +51,7 @@ impl Message for ListTransactionsRequest {
             state_filters: d.array(true, 1, |d| d.string(true))?,
             producer_id_filters: d.array(true, 8, Decoder::int64)?,
             duration_filter: if version >= 1 { d.int64()? } else { -1 },
-            transactional_id_pattern: if version == 2 { d.nullable_string(true)? } else { None },
+            transactional_id_pattern: if version >= 2 { d.nullable_string(true)? } else { None },
             unknown_tagged_fields: d.unknown_tagged_fields()?,
         })
     }
@@ -72,7 +72,7 @@ impl Message for ListTransactionsRequest {
                 version,
             });
         }
-        if version == 2 {
+        if version >= 2 {
             out.nullable_string(self.transactional_id_pattern.as_deref(), true)?;
         } else if self.transactional_id_pattern.is_some() {
             return Err(EncodeError::FieldNotInVersion {

@@ -184,7 +184,7 @@ impl Message for MetadataResponse {
             controller_id: if version >= 1 { d.int32()? } else { -1 },
             topics: d.array(flexible, 8, |d| MetadataResponseTopic::decode(d, version))?,
             cluster_authorized_operations: if (8..=10).contains(&version) { d.int32()? } else { i32::MIN },
-            error_code: if version == 13 { d.int16()? } else { 0 },
+            error_code: if version >= 13 { d.int16()? } else { 0 },
             unknown_tagged_fields: if flexible {
                 d.unknown_tagged_fields()?
             } else {
@@ -216,7 +216,7 @@ impl Message for MetadataResponse {
                 version,
             });
         }
-        if version == 13 {
+        if version >= 13 {
             out.int16(self.error_code);
         }
         if flexible {

@@ -181,7 +181,7 @@ impl OffsetCommitRequestTopic {
         let flexible = version >= 8;
         Ok(OffsetCommitRequestTopic {
             name: if version <= 9 { d.string(flexible)? } else { Str::default() },
-            topic_id: if version == 10 { d.uuid()? } else { Uuid::ZERO },
+            topic_id: if version >= 10 { d.uuid()? } else { Uuid::ZERO },
             partitions: d.array(flexible, 14, |d| OffsetCommitRequestPartition::decode(d, version))?,
             unknown_tagged_fields: if flexible {
                 d.unknown_tagged_fields()?
@@ -196,7 +196,7 @@ impl OffsetCommitRequestTopic {
         if version <= 9 {
             out.string(&self.name, flexible)?;
         }
-        if version == 10 {
+        if version >= 10 {
             out.uuid(self.topic_id);
         }
         out.array(&self.partitions, flexible, |out, value| value.encode(out, version))?;
@@ -305,7 +305,7 @@ impl OffsetCommitResponseTopic {
         let flexible = version >= 8;
         Ok(OffsetCommitResponseTopic {
             name: if version <= 9 { d.string(flexible)? } else { Str::default() },
-            topic_id: if version == 10 { d.uuid()? } else { Uuid::ZERO },
+            topic_id: if version >= 10 { d.uuid()? } else { Uuid::ZERO },
             partitions: d.array(flexible, 6, |d| OffsetCommitResponsePartition::decode(d, version))?,
             unknown_tagged_fields: if flexible {
                 d.unknown_tagged_fields()?
@@ -320,7 +320,7 @@ impl OffsetCommitResponseTopic {
         if version <= 9 {
             out.string(&self.name, flexible)?;
         }
-        if version == 10 {
+        if version >= 10 {
             out.uuid(self.topic_id);
         }
         out.array(&self.partitions, flexible, |out, value| value.encode(out, version))?;

@@ -340,7 +340,7 @@ impl OffsetFetchRequestTopics {
     fn decode(d: &mut Decoder, version: i16) -> Result<OffsetFetchRequestTopics, DecodeError> {
         Ok(OffsetFetchRequestTopics {
             name: if version <= 9 { d.string(true)? } else { Str::default() },
-            topic_id: if version == 10 { d.uuid()? } else { Uuid::ZERO },
+            topic_id: if version >= 10 { d.uuid()? } else { Uuid::ZERO },
             partition_indexes: d.array(true, 4, Decoder::int32)?,
             unknown_tagged_fields: d.unknown_tagged_fields()?,
         })
@@ -350,7 +350,7 @@ impl OffsetFetchRequestTopics {
         if version <= 9 {
             out.string(&self.name, true)?;
         }
-        if version == 10 {
+        if version >= 10 {
             out.uuid(self.topic_id);
         }
         out.array(&self.partition_indexes, true, |out, value| {
@@ -515,7 +515,7 @@ impl OffsetFetchResponseTopics {
     fn decode(d: &mut Decoder, version: i16) -> Result<OffsetFetchResponseTopics, DecodeError> {
         Ok(OffsetFetchResponseTopics {
             name: if version <= 9 { d.string(true)? } else { Str::default() },
-            topic_id: if version == 10 { d.uuid()? } else { Uuid::ZERO },
+            topic_id: if version >= 10 { d.uuid()? } else { Uuid::ZERO },
             partitions: d.array(true, 20, |d| OffsetFetchResponsePartitions::decode(d, version))?,
             unknown_tagged_fields: d.unknown_tagged_fields()?,
         })
@@ -525,7 +525,7 @@ impl OffsetFetchResponseTopics {
         if version <= 9 {
             out.string(&self.name, true)?;
         }
-        if version == 10 {
+        if version >= 10 {
             out.uuid(self.topic_id);
         }
         out.array(&self.partitions, true, |out, value| value.encode(out, version))?;

@@ -123,7 +123,6 @@ impl Message for ProduceResponse {
                     0 if version >= 10 => {
                         message.node_endpoints = d.array(true, 11, |d| NodeEndpoint::decode(d, version))?
                     }
-
                     _ => return Ok(false),
                 }
                 Ok(true)
@@ -184,7 +183,7 @@ impl TopicProduceData {
         let flexible = version >= 9;
         Ok(TopicProduceData {
             name: if version <= 12 { d.string(flexible)? } else { Str::default() },
-            topic_id: if version == 13 { d.uuid()? } else { Uuid::ZERO },
+            topic_id: if version >= 13 { d.uuid()? } else { Uuid::ZERO },
             partition_data: d.array(flexible, 6, |d| PartitionProduceData::decode(d, version))?,
             unknown_tagged_fields: if flexible {
                 d.unknown_tagged_fields()?
@@ -199,7 +198,7 @@ impl TopicProduceData {
         if version <= 12 {
             out.string(&self.name, flexible)?;
         }
-        if version == 13 {
+        if version >= 13 {
             out.uuid(self.topic_id);
         }
         out.array(&self.partition_data, flexible, |out, value| value.encode(out, version))?;
@@ -272,7 +271,7 @@ impl TopicProduceResponse {
         let flexible = version >= 9;
         Ok(TopicProduceResponse {
             name: if version <= 12 { d.string(flexible)? } else { Str::default() },
-            topic_id: if version == 13 { d.uuid()? } else { Uuid::ZERO },
+            topic_id: if version >= 13 { d.uuid()? } else { Uuid::ZERO },
             partition_responses: d.array(flexible, 14, |d| PartitionProduceResponse::decode(d, version))?,
             unknown_tagged_fields: if flexible {
                 d.unknown_tagged_fields()?
@@ -287,7 +286,7 @@ impl TopicProduceResponse {
         if version <= 12 {
             out.string(&self.name, flexible)?;
         }
-        if version == 13 {
+        if version >= 13 {
             out.uuid(self.topic_id);
         }
         out.array(&self.partition_responses, flexible, |out, value| value.encode(out, version))?;
@@ -363,7 +362,6 @@ impl PartitionProduceResponse {
             message.unknown_tagged_fields = d.tagged_fields(|d, tag| {
                 match tag {
                     0 if version >= 10 => message.current_leader = LeaderIdAndEpoch::decode(d, version)?,
-
                     _ => return Ok(false),
                 }
                 Ok(true)

@@ -60,7 +60,7 @@ impl Message for StopReplicaRequest {
         let flexible = version >= 2;
         Ok(StopReplicaRequest {
             controller_id: d.int32()?,
-            is_kraft_controller: if version == 4 { d.bool()? } else { false },
+            is_kraft_controller: if version >= 4 { d.bool()? } else { false },
             controller_epoch: d.int32()?,
             broker_epoch: if version >= 1 { d.int64()? } else { -1 },
             delete_partitions: if version <= 2 { d.bool()? } else { false },
@@ -91,7 +91,7 @@ impl Message for StopReplicaRequest {
         check_encode_version::<StopReplicaRequest>(version)?;
         let flexible = version >= 2;
         out.int32(self.controller_id);
-        if version == 4 {
+        if version >= 4 {
             out.bool(self.is_kraft_controller);
         } else if self.is_kraft_controller {
             return Err(EncodeError::FieldNotInVersion {

@@ -49,8 +49,8 @@ impl Message for SyncGroupRequest {
             generation_id: d.int32()?,
             member_id: d.string(flexible)?,
             group_instance_id: if version >= 3 { d.nullable_string(flexible)? } else { None },
-            protocol_type: if version == 5 { d.nullable_string(true)? } else { None },
-            protocol_name: if version == 5 { d.nullable_string(true)? } else { None },
+            protocol_type: if version >= 5 { d.nullable_string(true)? } else { None },
+            protocol_name: if version >= 5 { d.nullable_string(true)? } else { None },
             assignments: d.array(flexible, 3, |d| SyncGroupRequestAssignment::decode(d, version))?,
             unknown_tagged_fields: if flexible {
                 d.unknown_tagged_fields()?
@@ -75,10 +75,10 @@ impl Message for SyncGroupRequest {
                 version,
             });
         }
-        if version == 5 {
+        if version >= 5 {
             out.nullable_string(self.protocol_type.as_deref(), true)?;
         }
-        if version == 5 {
+        if version >= 5 {
             out.nullable_string(self.protocol_name.as_deref(), true)?;
         }
         out.array(&self.assignments, flexible, |out, value| value.encode(out, version))?;
@@ -131,8 +131,8 @@ impl Message for SyncGroupResponse {
         Ok(SyncGroupResponse {
             throttle_time_ms: if version >= 1 { d.int32()? } else { 0 },
             error_code: d.int16()?,
-            protocol_type: if version == 5 { d.nullable_string(true)? } else { None },
-            protocol_name: if version == 5 { d.nullable_string(true)? } else { None },
+            protocol_type: if version >= 5 { d.nullable_string(true)? } else { None },
+            protocol_name: if version >= 5 { d.nullable_string(true)? } else { None },
             assignment: d.bytes(flexible)?,
             unknown_tagged_fields: if flexible {
                 d.unknown_tagged_fields()?
@@ -149,10 +149,10 @@ impl Message for SyncGroupResponse {
             out.int32(self.throttle_time_ms);
         }
         out.int16(self.error_code);
-        if version == 5 {
+        if version >= 5 {
             out.nullable_string(self.protocol_type.as_deref(), true)?;
         }
-        if version == 5 {
+        if version >= 5 {
             out.nullable_string(self.protocol_name.as_deref(), true)?;
         }
         out.bytes(&self.assignment, flexible)?;

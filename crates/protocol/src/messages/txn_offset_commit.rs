@@ -198,7 +198,7 @@ impl TxnOffsetCommitRequestTopic {
         let flexible = version >= 3;
         Ok(TxnOffsetCommitRequestTopic {
             name: if version <= 5 { d.string(flexible)? } else { Str::default() },
-            topic_id: if version == 6 { d.uuid()? } else { Uuid::ZERO },
+            topic_id: if version >= 6 { d.uuid()? } else { Uuid::ZERO },
             partitions: d.array(flexible, 14, |d| TxnOffsetCommitRequestPartition::decode(d, version))?,
             unknown_tagged_fields: if flexible {
                 d.unknown_tagged_fields()?
@@ -213,7 +213,7 @@ impl TxnOffsetCommitRequestTopic {
         if version <= 5 {
             out.string(&self.name, flexible)?;
         }
-        if version == 6 {
+        if version >= 6 {
             out.uuid(self.topic_id);
         }
         out.array(&self.partitions, flexible, |out, value| value.encode(out, version))?;
@@ -309,7 +309,7 @@ impl TxnOffsetCommitResponseTopic {
         let flexible = version >= 3;
         Ok(TxnOffsetCommitResponseTopic {
             name: if version <= 5 { d.string(flexible)? } else { Str::default() },
-            topic_id: if version == 6 { d.uuid()? } else { Uuid::ZERO },
+            topic_id: if version >= 6 { d.uuid()? } else { Uuid::ZERO },
             partitions: d.array(flexible, 6, |d| TxnOffsetCommitResponsePartition::decode(d, version))?,
             unknown_tagged_fields: if flexible {
                 d.unknown_tagged_fields()?
@@ -324,7 +324,7 @@ impl TxnOffsetCommitResponseTopic {
         if version <= 5 {
             out.string(&self.name, flexible)?;
         }
-        if version == 6 {
+        if version >= 6 {
             out.uuid(self.topic_id);
         }
         out.array(&self.partitions, flexible, |out, value| value.encode(out, version))?;

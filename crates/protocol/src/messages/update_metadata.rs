@@ -65,7 +65,7 @@ impl Message for UpdateMetadataRequest {
         let flexible = version >= 6;
         let mut message = UpdateMetadataRequest {
             controller_id: d.int32()?,
-            is_kraft_controller: if version == 8 { d.bool()? } else { false },
+            is_kraft_controller: if version >= 8 { d.bool()? } else { false },
             request_type: 0,
             controller_epoch: d.int32()?,
             broker_epoch: if version >= 5 { d.int64()? } else { -1 },
@@ -85,8 +85,7 @@ impl Message for UpdateMetadataRequest {
         if flexible {
             message.unknown_tagged_fields = d.tagged_fields(|d, tag| {
                 match tag {
-                    0 if version == 8 => message.request_type = d.int8()?,
-
+                    0 if version >= 8 => message.request_type = d.int8()?,
                     _ => return Ok(false),
                 }
                 Ok(true)
@@ -99,7 +98,7 @@ impl Message for UpdateMetadataRequest {
         check_encode_version::<UpdateMetadataRequest>(version)?;
         let flexible = version >= 6;
         out.int32(self.controller_id);
-        if version == 8 {
+        if version >= 8 {
             out.bool(self.is_kraft_controller);
         } else if self.is_kraft_controller {
             return Err(EncodeError::FieldNotInVersion {
@@ -139,7 +138,7 @@ impl Message for UpdateMetadataRequest {
         }
         out.array(&self.live_brokers, flexible, |out, value| value.encode(out, version))?;
         if flexible {
-            let has_request_type = version == 8 && self.request_type != 0;
+            let has_request_type = version >= 8 && self.request_type != 0;
             let mut unknown =
                 out.begin_tagged_fields(usize::from(has_request_type), &self.unknown_tagged_fields);
             if has_request_type {

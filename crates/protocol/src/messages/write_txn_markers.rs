@@ -133,7 +133,7 @@ impl WritableTxnMarker {
             transaction_result: d.bool()?,
             topics: d.array(flexible, 3, |d| WritableTxnMarkerTopic::decode(d, version))?,
             coordinator_epoch: d.int32()?,
-            transaction_version: if version == 2 { d.int8()? } else { 0 },
+            transaction_version: if version >= 2 { d.int8()? } else { 0 },
             unknown_tagged_fields: if flexible {
                 d.unknown_tagged_fields()?
             } else {
@@ -149,7 +149,7 @@ impl WritableTxnMarker {
         out.bool(self.transaction_result);
         out.array(&self.topics, flexible, |out, value| value.encode(out, version))?;
         out.int32(self.coordinator_epoch);
-        if version == 2 {
+        if version >= 2 {
             out.int8(self.transaction_version);
         }
         if flexible {
