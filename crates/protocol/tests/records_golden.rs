@@ -6,7 +6,10 @@ use ottla_protocol::compression::{Codec, Compression};
 use ottla_protocol::records::validate::{
     AppendOrigin, TargetCompression, TopicRules, Validated, check_produce_version, validate,
 };
-use ottla_protocol::records::{Batch, Batches, Magic, TimestampType, down_convert};
+use ottla_protocol::records::{
+    Batch, BatchBuilder, Batches, Magic, MessageSetBuilder, ProducerState, RecordHeader, TimestampType,
+    down_convert,
+};
 
 const NOW: Timestamp = Timestamp(1_700_000_001_000);
 const FIRST_OFFSET: Offset = Offset(42);
@@ -84,9 +87,7 @@ fn rules(line: &[&str]) -> TopicRules {
         timestamp_after_max_ms: after.parse().unwrap(),
         compression: match target {
             "producer" => TargetCompression::Producer,
-            name => TargetCompression::Fixed(Compression::from(
-                Codec::ALL.into_iter().find(|codec| codec.name() == name).unwrap(),
-            )),
+            name => TargetCompression::Fixed(Compression::from(Codec::from_name(name).unwrap())),
         },
         compacted: compacted.parse().unwrap(),
         ..TopicRules::default()
@@ -150,6 +151,47 @@ fn produced_records_are_taken_refused_and_rewritten_as_kafka_does() {
         }
     }
     assert!(cases > 300, "{cases} cases");
+}
+
+#[test]
+fn what_kafka_wrote_uncompressed_is_written_again_byte_for_byte() {
+    let mut cases = 0;
+    for line in lines("validate") {
+        let input = unhex(line[8]);
+        let well_formed =
+            ["magic", "one record", "no timestamps", "an empty key", "idempotent", "timestamps"];
+        let one_format = !line[1].contains(" and ");
+        if is_compressed(&input) || !one_format || !well_formed.iter().any(|start| line[1].starts_with(start))
+        {
+            continue;
+        }
+        let header = *Batch::parse(&input).unwrap().unwrap().header();
+        let mut batch = BatchBuilder::new();
+        batch.set_producer(ProducerState {
+            id: header.producer_id,
+            epoch: header.producer_epoch,
+            base_sequence: header.base_sequence,
+        });
+        let mut messages =
+            (header.magic < Magic::V2).then(|| MessageSetBuilder::new(header.magic, Codec::None));
+        for entry in Batches::new(&input) {
+            let records = entry.unwrap().records(0).unwrap();
+            for record in records.iter().unwrap() {
+                let record = record.unwrap();
+                match &mut messages {
+                    Some(set) => set.append(record.offset, record.timestamp, record.key, record.value),
+                    None => {
+                        let headers: Vec<RecordHeader<'_>> = record.headers.iter().collect();
+                        batch.append(record.timestamp, record.key, record.value, &headers);
+                    }
+                }
+            }
+        }
+        let written = messages.map_or_else(|| batch.finish(), MessageSetBuilder::finish);
+        assert_eq!(written, input, "{}", line[1]);
+        cases += 1;
+    }
+    assert!(cases > 10, "{cases} cases");
 }
 
 #[test]

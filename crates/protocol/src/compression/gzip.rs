@@ -2,7 +2,7 @@
 
 use flate2::{Compress, Decompress, FlushCompress, FlushDecompress, Status};
 
-use super::{Codec, CompressionError, PIECE, PieceError, pooled};
+use super::{Codec, CompressionError, PieceError, piece_length, pooled};
 
 const HEADER: [u8; 10] = [0x1f, 0x8b, DEFLATE, 0, 0, 0, 0, 0, 0, OS_UNKNOWN];
 const DEFLATE: u8 = 8;
@@ -34,6 +34,7 @@ pooled! {
 pub(super) struct Reader<'a> {
     /// From the first byte not yet inflated.
     input: &'a [u8],
+    piece_length: usize,
     inflate: Inflate,
     crc: crc32fast::Hasher,
     member_length: u32,
@@ -48,6 +49,7 @@ impl<'a> Reader<'a> {
         })?;
         Ok(Reader {
             input,
+            piece_length: piece_length(input),
             inflate: Inflate::take(),
             crc: crc32fast::Hasher::new(),
             member_length: 0,
@@ -59,7 +61,7 @@ impl<'a> Reader<'a> {
         let start = out.len();
         while !self.ended {
             // One byte beyond the room tells "just fits" from "too large".
-            out.reserve(PIECE.min(room.saturating_add(1)));
+            out.reserve(self.piece_length.min(room.saturating_add(1)));
             let inflate = self.inflate.get();
             let (in_before, out_before) = (inflate.total_in(), out.len());
             let status = inflate

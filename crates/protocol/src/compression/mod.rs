@@ -49,7 +49,11 @@ impl Codec {
         }
     }
 
-    /// The name that `compression.type` uses.
+    /// The name that producers know it by; a topic's `compression.type` says `uncompressed` for none.
+    pub fn from_name(name: &str) -> Option<Codec> {
+        Codec::ALL.into_iter().find(|codec| codec.name() == name)
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             Codec::None => "none",
@@ -133,8 +137,11 @@ pub enum CompressionError {
     TooLarge { codec: Codec, limit: usize },
 }
 
-/// Bytes that one step of a streaming codec (gzip, zstd) appends at most.
-const PIECE: usize = 64 * 1024;
+/// Bytes that one step of a streaming codec (gzip, zstd) appends at most: a few times the input, so that a small
+/// batch does not cost a large buffer, between 1 and 64 KiB.
+fn piece_length(input: &[u8]) -> usize {
+    input.len().saturating_mul(4).clamp(1024, 64 * 1024)
+}
 
 /// Takes a codec stream apart piece by piece.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use zstd::zstd_safe::{
     CCtx, CParameter, DCtx, InBuffer, OutBuffer, ResetDirective, zstd_sys::ZSTD_EndDirective,
 };
 
-use super::{PIECE, PieceError, pooled};
+use super::{PieceError, piece_length, pooled};
 
 /// The most that a context kept for the next stream may weigh. A frame says how large a window it needs, up to
 /// 128 MiB; levels up to 19 need 8 MiB. Windows are touched only as far as a stream is long.
@@ -26,6 +26,7 @@ pooled! {
 #[derive(Debug)]
 pub(super) struct Reader<'a> {
     input: &'a [u8],
+    piece_length: usize,
     context: Decompress,
     /// Between frames; only there may the input end.
     at_frame_end: bool,
@@ -33,7 +34,7 @@ pub(super) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     pub fn new(input: &'a [u8]) -> Reader<'a> {
-        Reader { input, context: Decompress::take(), at_frame_end: true }
+        Reader { input, piece_length: piece_length(input), context: Decompress::take(), at_frame_end: true }
     }
 
     pub fn next_piece(&mut self, out: &mut Vec<u8>, room: usize) -> Result<bool, PieceError> {
@@ -43,7 +44,7 @@ impl<'a> Reader<'a> {
                 return Ok(false);
             }
             // One byte beyond the room tells "just fits" from "too large".
-            out.reserve(PIECE.min(room.saturating_add(1)));
+            out.reserve(self.piece_length.min(room.saturating_add(1)));
             let mut input = InBuffer::around(self.input);
             let mut output = OutBuffer::around_pos(out, start);
             let hint = self

@@ -352,7 +352,7 @@ impl Validated {
         self.rebuilt
     }
 
-    /// Bytes to be written. Of a magic-0 wrapper only an upper bound, before compression.
+    /// Bytes to be written; for a magic-0 wrapper those before compression.
     pub fn length(&self) -> usize {
         match &self.bytes {
             ValidBytes::Entry { head, rest } => head.length + rest.len(),
