@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::Address;
 use crate::error::{ConnectionError, error_code};
@@ -29,6 +29,9 @@ const IN_FLIGHT_MAX: usize = 256;
 /// The version of ApiVersions to begin with. Every broker since 2.4 serves it, and newer ones say nothing that matters here; an older
 /// broker costs one more round trip, as a newer version would on each of the others.
 const FIRST_API_VERSIONS: i16 = 3;
+
+/// How long a peer may think about its first answer before someone asks who it is.
+const SILENCE: Duration = Duration::from_secs(2);
 
 /// Bytes reserved at least for the next read, and at most ahead of bytes that have really come.
 const READ_RESERVE_MIN: usize = 16 << 10;
@@ -125,20 +128,28 @@ impl Connection {
     /// no broker, and the error names who it is as far as that can be found out.
     pub async fn open(address: &Address, options: &ConnectionOptions) -> Result<Connection, ConnectionError> {
         let connection = Connection::start(address, options).await?;
-        match connection.negotiate().await {
+        match connection.negotiate_or_tell_who().await {
             Ok(versions) => Ok(Connection { versions: Arc::new(versions), ..connection }),
             Err(ConnectionError::Closed { .. }) => {
                 Connection::open_without_negotiation(address, options).await
             }
-            Err(ConnectionError::RequestTimedOut { api, after, .. }) => {
-                Err(match stranger::ask(address).await {
-                    Stranger::Mute => {
-                        ConnectionError::RequestTimedOut { address: address.clone(), api, after }
-                    }
-                    found => ConnectionError::Stranger { address: address.clone(), found },
-                })
-            }
             Err(error) => Err(error),
+        }
+    }
+
+    /// Negotiates; if the answer is long in coming, finds out meanwhile whether a broker is there at all.
+    async fn negotiate_or_tell_who(&self) -> Result<ServedVersions, ConnectionError> {
+        let mut negotiation = std::pin::pin!(self.negotiate());
+        tokio::select! {
+            versions = &mut negotiation => return versions,
+            () = sleep(SILENCE) => {}
+        }
+        tokio::select! {
+            versions = &mut negotiation => versions,
+            found = stranger::ask(self.address()) => match found {
+                Stranger::Mute => negotiation.await,
+                found => Err(ConnectionError::Stranger { address: self.address().clone(), found }),
+            },
         }
     }
 

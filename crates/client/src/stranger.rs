@@ -90,23 +90,21 @@ impl fmt::Display for Stranger {
 /// How long one question of [`ask`] may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(1500);
 
-/// Asks a server that hung up on Kafka requests who it is: first as a ZooKeeper operator would, then as a TLS client would.
+/// Asks a server that did not answer Kafka requests who it is, as a ZooKeeper operator, a TLS client and a browser would.
 ///
-/// Only for addresses that have failed already: a broker answers neither, and notes in its log that someone tried.
+/// Only for addresses where something is wrong already: a broker answers none of them, and notes in its log that someone tried.
 pub(crate) async fn ask(address: &Address) -> Stranger {
     // `srvr` is the one command that ZooKeeper answers unless told otherwise; if told so, it says that.
-    if let Some(first) = answer(address, b"srvr").await {
-        if first.starts_with(b"srvr") {
-            return Stranger::ZooKeeper;
-        }
-        if let Some(stranger) = Stranger::recognise(&first) {
-            return stranger;
-        }
+    let (operator, client, browser) = tokio::join!(
+        answer(address, b"srvr"),
+        answer(address, &CLIENT_HELLO),
+        answer(address, b"GET / HTTP/1.0\r\n\r\n"),
+    );
+    if operator.as_deref().is_some_and(|first| first.starts_with(b"srvr")) {
+        return Stranger::ZooKeeper;
     }
-    match answer(address, &CLIENT_HELLO).await.as_deref().and_then(Stranger::recognise) {
-        Some(stranger) => stranger,
-        None => Stranger::Mute,
-    }
+    let recognised = [operator, client, browser].into_iter().flatten();
+    recognised.filter_map(|first| Stranger::recognise(&first)).next().unwrap_or(Stranger::Mute)
 }
 
 /// The first bytes that `question` brings; `None` if none come.

@@ -72,6 +72,7 @@ impl ServedVersions {
 
 #[cfg(test)]
 mod tests {
+    use ottla_protocol::Message;
     use ottla_protocol::messages::api_versions::ApiVersion;
     use ottla_protocol::messages::{FetchRequest, InitProducerIdRequest, MetadataRequest};
 

@@ -12,7 +12,7 @@ use crate::error::ClientError;
 pub enum ProduceError {
     #[error(transparent)]
     Client(Arc<ClientError>),
-    #[error("record of {size} bytes is larger than max.request.size, {limit} bytes")]
+    #[error("record of {size} bytes is larger than max.request.size or buffer.memory allow, {limit} bytes")]
     RecordTooLarge { size: usize, limit: usize },
     #[error("no room for {bytes} bytes within {} ms: buffer.memory is full, the brokers take records too slowly", waited.as_millis())]
     MemoryFull { bytes: usize, waited: Duration },

@@ -165,7 +165,7 @@ impl Producer {
         let identity = if idempotent { Identity::Wanted } else { Identity::Off };
         let memory = Arc::new(Semaphore::new(options.memory_bytes_max.min(Semaphore::MAX_PERMITS)));
         let limits = Limits {
-            batch_bytes: options.batch_bytes,
+            batch_bytes: options.batch_bytes.min(options.memory_bytes_max),
             linger: options.linger,
             delivery_timeout: options.delivery_timeout,
             compression: options.compression,
@@ -211,7 +211,7 @@ impl Producer {
         let timestamp = timestamp.unwrap_or_else(now);
         let content = Content { timestamp, key, value, headers };
         let size = BatchBuilder::new().size_with(timestamp, key, value, headers);
-        let limit = shared.options.request_bytes_max;
+        let limit = shared.options.request_bytes_max.min(shared.options.memory_bytes_max);
         if size > limit {
             return Err(ProduceError::RecordTooLarge { size, limit });
         }

@@ -298,17 +298,13 @@ impl Sender {
                 shared.trouble(&error);
                 ErrorCode::NetworkException
             }
-            Err(error) => return shared.accumulator.lock().fail_waiting(&error.into()),
+            Err(error) => {
+                shared.accumulator.lock().fail_waiting(&error.into());
+                return self.identify_later();
+            }
         };
         if code.is_retriable() {
-            // Nothing else happens meanwhile, so the loop can be held up for it.
-            let wait = self.identity_backoff.failed();
-            let client = shared.client.clone();
-            self.asking_identity = true;
-            self.events.push(Box::pin(async move {
-                sleep(wait).await;
-                Event::Identified(init_producer_id(&client).await)
-            }));
+            self.identify_later();
         } else if shared.options.idempotence.is_none() {
             // Brokers before 0.11, or a principal that may only write.
             tracing::debug!(%code, "no idempotence");
@@ -316,7 +312,19 @@ impl Sender {
         } else {
             let error = ClientError::refused("InitProducerId", code, None);
             shared.accumulator.lock().fail_waiting(&error.into());
+            // An operator may give the permission at any time.
+            self.identify_later();
         }
+    }
+
+    fn identify_later(&mut self) {
+        self.asking_identity = true;
+        let wait = self.identity_backoff.failed();
+        let client = self.shared.client.clone();
+        self.events.push(Box::pin(async move {
+            sleep(wait).await;
+            Event::Identified(init_producer_id(&client).await)
+        }));
     }
 }
 
