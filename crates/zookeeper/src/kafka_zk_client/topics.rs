@@ -1,0 +1,221 @@
+//! Topics: their creation, their assignment, their end.
+
+use futures_util::future::join_all;
+use ottla_model::TopicName;
+
+use super::{ControllerFence, FencedError, KafkaZkClient, Versioned};
+use crate::paths;
+use crate::records::{ConfigEntity, EntityConfig, TopicAssignment};
+use crate::store::{CreateMode, Op, OpResult, Watch, ZkError, retry_read};
+
+/// Why a topic was not created.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CreateTopicError {
+    #[error("Topic '{0}' already exists.")]
+    Exists(String),
+    #[error(transparent)]
+    Zk(#[from] ZkError),
+}
+
+/// Times a topic's creation starts again because the tree changed under it.
+const ATTEMPTS: usize = 20;
+
+impl KafkaZkClient {
+    /// Creates a topic: its configuration, which is always written, and then its assignment.
+    ///
+    /// Both in one transaction, so that no topic is ever without the configuration it was made with. One round trip.
+    pub async fn create_topic(
+        &self,
+        topic: &TopicName,
+        assignment: &TopicAssignment,
+        config: &EntityConfig,
+    ) -> Result<(), CreateTopicError> {
+        let config_path = ConfigEntity::topic(topic).znode();
+        let topic_path = paths::topic(topic);
+        let create = |path: &str, data: Vec<u8>| Op::Create {
+            path: path.to_owned(),
+            data,
+            mode: CreateMode::Persistent,
+        };
+        // A configuration can be left over from a topic of the same name.
+        let mut config_exists = false;
+        for _ in 0..ATTEMPTS {
+            let write_config = if config_exists {
+                Op::Set { path: config_path.clone(), data: config.encode(), version: None }
+            } else {
+                create(&config_path, config.encode())
+            };
+            let ops = vec![write_config, create(&topic_path, assignment.encode())];
+            let error = match self.store.multi(ops).await {
+                Ok(_) => return Ok(()),
+                Err(error) => error,
+            };
+            match (error.index, error.source) {
+                (Some(0), ZkError::NodeExists { .. }) => config_exists = true,
+                (Some(0), ZkError::NoNode { .. }) if config_exists => config_exists = false,
+                (Some(0), ZkError::NoNode { .. }) => {
+                    self.ensure_paths([paths::CONFIG.to_owned(), "/config/topics".to_owned()]).await?;
+                }
+                (Some(1), ZkError::NoNode { .. }) => {
+                    self.ensure_paths(["/brokers".to_owned(), paths::TOPICS.to_owned()]).await?;
+                }
+                (Some(1), ZkError::NodeExists { .. }) => {
+                    return Err(CreateTopicError::Exists(topic.to_string()));
+                }
+                // Ours, if it is what we meant to write; topic ids make that certain.
+                (_, error) if error.is_outcome_unknown() => match self.read_topic(topic).await? {
+                    Some(found) if found.record == *assignment => return Ok(()),
+                    Some(_) => return Err(CreateTopicError::Exists(topic.to_string())),
+                    None => {}
+                },
+                (_, error) => return Err(error.into()),
+            }
+        }
+        Err(CreateTopicError::Zk(ZkError::Refused {
+            path: topic_path,
+            detail: format!("{ATTEMPTS} tries to create the topic met a changing tree"),
+        }))
+    }
+
+    /// All topics' names, and a watch on their coming and going. Names that no topic may have are left out.
+    pub async fn topics_and_watch(&self) -> Result<(Vec<TopicName>, Watch), ZkError> {
+        let (children, watch) = self.children_and_watch(paths::TOPICS).await?;
+        Ok((topic_names(&children), watch))
+    }
+
+    pub async fn read_topic(&self, topic: &str) -> Result<Option<Versioned<TopicAssignment>>, ZkError> {
+        self.read(paths::topic(topic), TopicAssignment::decode).await
+    }
+
+    /// A topic, and a watch on its change or end.
+    pub async fn topic_and_watch(
+        &self,
+        topic: &str,
+    ) -> Result<(Option<Versioned<TopicAssignment>>, Watch), ZkError> {
+        self.read_and_watch(&paths::topic(topic), TopicAssignment::decode).await
+    }
+
+    /// The assignments of these topics, and the errors of those that cannot be read.
+    pub async fn read_topics(
+        &self,
+        topics: &[TopicName],
+    ) -> Vec<Result<Option<Versioned<TopicAssignment>>, ZkError>> {
+        self.pipelined(topics, |topic| self.read(paths::topic(topic), TopicAssignment::decode)).await
+    }
+
+    /// Topics with a watch on each. A topic that is gone has no watch.
+    pub async fn read_and_watch_topics(
+        &self,
+        topics: &[TopicName],
+    ) -> Vec<Result<Option<(Versioned<TopicAssignment>, Watch)>, ZkError>> {
+        self.pipelined(topics, |topic| {
+            let path = paths::topic(topic);
+            let store = self.store.clone();
+            let reading = retry_read({
+                let path = path.clone();
+                move || store.get_and_watch(&path)
+            });
+            async move {
+                match reading.await {
+                    Ok((data, stat, watch)) => {
+                        let found = super::decoded(Ok((data, stat)), &path, TopicAssignment::decode)?;
+                        Ok(found.map(|found| (found, watch)))
+                    }
+                    Err(ZkError::NoNode { .. }) => Ok(None),
+                    Err(error) => Err(error),
+                }
+            }
+        })
+        .await
+    }
+
+    /// Rewrites a topic's assignment as the controller, if nobody else has since it was read.
+    pub async fn update_topic(
+        &self,
+        fence: ControllerFence,
+        topic: &TopicName,
+        assignment: &TopicAssignment,
+        expected_version: Option<i32>,
+    ) -> Result<i32, FencedError> {
+        let path = paths::topic(topic);
+        let set = Op::Set { path: path.clone(), data: assignment.encode(), version: expected_version };
+        match self.fenced_again(fence, set).await {
+            Ok(OpResult::Set(stat)) => Ok(stat.version),
+            Ok(other) => Err(FencedError::Zk(ZkError::Refused {
+                path,
+                detail: format!("unexpected answer {other:?}"),
+            })),
+            // If it holds what we meant to write, it was us, and the answer was lost.
+            Err(FencedError::Zk(error @ ZkError::BadVersion { .. })) => match self.read_topic(topic).await? {
+                Some(found) if found.record == *assignment => Ok(found.stat.version),
+                _ => Err(FencedError::Zk(error)),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes all that is left of a topic, and at last the mark that asked for it.
+    pub async fn delete_topic(&self, fence: ControllerFence, topic: &TopicName) -> Result<(), FencedError> {
+        let root = paths::topic(topic);
+        loop {
+            let mut znodes = self.descendants(&root).await?;
+            znodes.push(root.clone());
+            // The leftmost leaf first: ZooKeeper carries them out in this order, so one pipeline is enough.
+            let deletions = self.pipelined(znodes, |path| self.fenced_again(fence, delete(path))).await;
+            let mut grew = false;
+            for deleted in deletions {
+                match deleted {
+                    Ok(_) | Err(FencedError::Zk(ZkError::NoNode { .. })) => {}
+                    Err(FencedError::Zk(ZkError::NotEmpty { .. })) => grew = true,
+                    Err(error) => return Err(error),
+                }
+            }
+            if !grew {
+                break;
+            }
+        }
+        for path in [ConfigEntity::topic(topic).znode(), paths::delete_topic(topic)] {
+            self.delete_fenced(fence, path).await?;
+        }
+        Ok(())
+    }
+
+    /// Deletes a znode as the controller; one that is gone already is as good.
+    pub(super) async fn delete_fenced(
+        &self,
+        fence: ControllerFence,
+        path: String,
+    ) -> Result<(), FencedError> {
+        match self.fenced_again(fence, delete(path)).await {
+            Ok(_) | Err(FencedError::Zk(ZkError::NoNode { .. })) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// All znodes below one, children before their parents. A round trip for each level.
+    async fn descendants(&self, root: &str) -> Result<Vec<String>, ZkError> {
+        let mut levels: Vec<Vec<String>> = vec![vec![root.to_owned()]];
+        while let Some(level) = levels.last().filter(|level| !level.is_empty()) {
+            let listings = join_all(level.iter().map(|path| async move {
+                let children = self.children(path).await?;
+                Ok::<_, ZkError>(
+                    children.into_iter().map(move |child| format!("{path}/{child}")).collect::<Vec<_>>(),
+                )
+            }));
+            let below = listings.await.into_iter().collect::<Result<Vec<_>, _>>()?.concat();
+            levels.push(below);
+        }
+        levels.remove(0);
+        Ok(levels.into_iter().rev().flatten().collect())
+    }
+}
+
+fn delete(path: String) -> Op {
+    Op::Delete { path, version: None }
+}
+
+pub(super) fn topic_names(children: &[String]) -> Vec<TopicName> {
+    let mut names: Vec<TopicName> = children.iter().filter_map(|name| TopicName::new(name).ok()).collect();
+    names.sort();
+    names
+}
