@@ -3,6 +3,7 @@
 import itertools
 import os
 import re
+import signal
 import subprocess
 from pathlib import Path
 
@@ -14,6 +15,19 @@ from servers import BIN, DEADLINE_SECONDS, HOME, Apache, Ottla, Servers
 def pytest_addoption(parser):
     parser.addoption("--ottla", type=Path, help="the program to test (default: OTTLA_BIN, or target/release/ottla)")
     parser.addoption("--against", default="ottla", help="ottla, apache (Apache Kafka 3.9, which proves the interop tests), or BROKER,ZOOKEEPER that run already")
+
+
+@pytest.fixture(autouse=True)
+def alarm():
+    """Ends a test that hangs, wherever it hangs."""
+
+    def ring(_signal, _frame):
+        raise TimeoutError("the test ran for two minutes")
+
+    signal.signal(signal.SIGALRM, ring)
+    signal.alarm(120)
+    yield
+    signal.alarm(0)
 
 
 @pytest.fixture(scope="session")

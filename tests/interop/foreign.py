@@ -37,8 +37,10 @@ def java(jars, *arguments, stdin=b"", status=0):
     if not (CACHE / jars).is_dir():
         pytest.skip(absent(jars, jars if shutil.which("java") else "java"))
     logging = f"-Dlog4j.configuration=file:{HOME}/tests/interop/log4j.properties"
+    # snappy-java of 2011 loads its native code by ways that newer JVMs keep shut.
+    opened = "--add-opens=java.base/java.lang=ALL-UNNAMED"
     run = subprocess.run(
-        ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", logging, "-cp", f"{CACHE / jars}/*", *map(str, arguments)],
+        ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", opened, logging, "-cp", f"{CACHE / jars}/*", *map(str, arguments)],
         input=stdin, capture_output=True, timeout=DEADLINE_SECONDS,
     )
     assert run.returncode == status, (run.stdout + run.stderr).decode()
