@@ -40,11 +40,6 @@ pub fn validated(bytes: &[u8]) {
         compacted: pick >> 6 & 1 == 1,
         ..TopicRules::default()
     };
-    let zstd_below_2 =
-        rules.compression == TargetCompression::Fixed(Codec::Zstd.into()) && rules.magic < Magic::V2;
-    if zstd_below_2 {
-        return;
-    }
     let _ = check_produce_version(&records, i16::from(pick >> 4));
     let Ok(Some(taken)) = validate(&records, AppendOrigin::Client, &rules, NOW) else { return };
     let count = taken.record_count();

@@ -295,6 +295,31 @@ fn streams_that_are_none_are_refused() {
 }
 
 #[test]
+fn zstd_is_stored_only_where_every_broker_and_reader_knows_it() {
+    let zstd = one_batch(Codec::Zstd, b"value");
+    let plain = one_batch(Codec::None, b"value");
+    let force = TargetCompression::Fixed(Codec::Zstd.into());
+    let gzip = TargetCompression::Fixed(Codec::Gzip.into());
+    let any = TopicRules::default();
+    let refused = ErrorCode::UnsupportedCompressionType;
+    for (why, records, rules, answer) in [
+        ("with brokers of today", &zstd, any, ErrorCode::None),
+        ("beside brokers before 2.1", &zstd, TopicRules { zstd: false, ..any }, refused),
+        ("forced by the topic", &plain, TopicRules { zstd: false, compression: force, ..any }, refused),
+        (
+            "taken apart by the topic",
+            &zstd,
+            TopicRules { zstd: false, compression: gzip, ..any },
+            ErrorCode::None,
+        ),
+        ("in magic 1", &zstd, TopicRules { magic: Magic::V1, ..any }, refused),
+        ("forced in magic 0", &plain, TopicRules { magic: Magic::V0, compression: force, ..any }, refused),
+    ] {
+        assert_eq!(code(records, &rules), answer, "{why}");
+    }
+}
+
+#[test]
 fn a_magic_0_topic_stores_absolute_offsets_inside_its_wrappers() {
     let rules = TopicRules { magic: Magic::V0, ..TopicRules::default() };
     let assigned = check(&messages(Magic::V0, Codec::Gzip, &[0, 1, 2]), &rules)

@@ -94,6 +94,8 @@ pub struct TopicRules {
     pub message_bytes_max: usize,
     /// `compression.type`.
     pub compression: TargetCompression,
+    /// Whether zstd may be stored: not below `inter.broker.protocol.version` 2.1, and never below magic 2 (KIP-110).
+    pub zstd: bool,
     /// Whether `cleanup.policy` has `compact`: then every record needs a key.
     pub compacted: bool,
 }
@@ -108,6 +110,7 @@ impl Default for TopicRules {
             timestamp_after_max_ms: i64::MAX,
             message_bytes_max: 1_048_588,
             compression: TargetCompression::Producer,
+            zstd: true,
             compacted: false,
         }
     }
@@ -124,6 +127,8 @@ pub enum InvalidRecords {
     MagicForVersion { magic: Magic, version: i16 },
     #[error("Produce requests with version {version} may not use ZStandard compression")]
     ZstdForVersion { version: i16 },
+    #[error("inter.broker.protocol.version and message format of the topic do not allow zstd compression")]
+    ZstdForTopic,
     #[error("{0}")]
     Corrupt(#[from] CorruptBatch),
     #[error("base offset of the batch should be 0, but is {base_offset}")]
@@ -170,7 +175,9 @@ impl InvalidRecords {
             | InvalidRecords::CountAndRange { .. }
             | InvalidRecords::ControlBatch
             | InvalidRecords::Sequence { .. } => ErrorCode::InvalidRecord,
-            InvalidRecords::ZstdForVersion { .. } => ErrorCode::UnsupportedCompressionType,
+            InvalidRecords::ZstdForVersion { .. } | InvalidRecords::ZstdForTopic => {
+                ErrorCode::UnsupportedCompressionType
+            }
             InvalidRecords::Corrupt(_) => ErrorCode::CorruptMessage,
             InvalidRecords::TooLarge { .. } => ErrorCode::MessageTooLarge,
             InvalidRecords::ProducerStateInOldFormat { .. } | InvalidRecords::HeadersInOldFormat { .. } => {
@@ -534,12 +541,15 @@ impl Validation<'_> {
         if alone && set.count > 1 {
             return Err(InvalidRecords::NotAlone);
         }
+        let target = self.target();
+        if target.codec() == Codec::Zstd && !(rules.zstd && rules.magic == Magic::V2) {
+            return Err(InvalidRecords::ZstdForTopic);
+        }
         let mut check = RecordCheck::new(rules, self.now);
         for entry in set.entries() {
             self.check_entry(entry.header())?;
             check.entry(&entry)?;
         }
-        let target = self.target();
         let in_place = set.first.magic == rules.magic
             && set.codec == target.codec()
             && check.consecutive
