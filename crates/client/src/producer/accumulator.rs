@@ -648,3 +648,215 @@ fn write_producer(batch: &mut [u8], producer: ProducerState) {
     batch[BASE_SEQUENCE].copy_from_slice(&producer.base_sequence.to_be_bytes());
     seal(batch, &[]);
 }
+
+#[cfg(test)]
+mod tests {
+    use ottla_model::Offset;
+    use ottla_protocol::records::Batches;
+
+    use super::*;
+
+    const KNOWN: Identity = Identity::Known(ProducerId(7), ProducerEpoch(0));
+
+    fn accumulator(identity: Identity, linger: Duration) -> Accumulator {
+        let limits = Limits {
+            // One record of a byte fits, two do not.
+            batch_bytes: 70,
+            linger,
+            delivery_timeout: Duration::from_secs(100),
+            compression: Compression::NONE,
+        };
+        let backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(10));
+        Accumulator::new(limits, backoff, Arc::new(Semaphore::new(1 << 20)), identity, false, 1)
+    }
+
+    fn append(accumulator: &mut Accumulator, partition: i32, value: &str, now: Instant) -> (Delivery, bool) {
+        let topic = TopicName::new("t").unwrap();
+        let content =
+            Content { timestamp: Timestamp(0), key: None, value: Some(value.as_bytes()), headers: &[] };
+        match accumulator.append(&topic, partition, content, &mut None, now) {
+            Outcome::Accepted { delivery, wake } => (delivery, wake),
+            Outcome::NeedsMemory { .. } => panic!("there is memory"),
+        }
+    }
+
+    fn take(accumulator: &mut Accumulator, now: Instant) -> Vec<Batch> {
+        let taken = accumulator.take(now, |_, _| Route::To(BrokerId(1)));
+        taken.batches.into_iter().map(|(_, batch)| batch).collect()
+    }
+
+    /// Takes until nothing more may go, as the sender does.
+    fn take_all(accumulator: &mut Accumulator, now: Instant) -> Vec<Batch> {
+        std::iter::repeat_with(|| take(accumulator, now))
+            .take_while(|taken| !taken.is_empty())
+            .flatten()
+            .collect()
+    }
+
+    /// The only value of a batch, and its sequence number.
+    fn shown(batch: &Batch) -> (String, i32) {
+        let bytes = batch.bytes();
+        let entry = Batches::new(&bytes).next().unwrap().unwrap();
+        entry.check_crc().unwrap();
+        let records = entry.records(100).unwrap();
+        let record = records.iter().unwrap().next().unwrap().unwrap();
+        (String::from_utf8(record.value.unwrap().to_vec()).unwrap(), entry.header().base_sequence)
+    }
+
+    fn written(base_offset: i64) -> Verdict {
+        Verdict::Written(Appended { base_offset: Some(Offset(base_offset)), append_time: None })
+    }
+
+    fn refused(code: ErrorCode) -> Verdict {
+        Verdict::Refused { code, error: ProduceError::Closed }
+    }
+
+    #[tokio::test]
+    async fn what_a_batch_becomes_follows_from_the_brokers_answer() {
+        use ErrorCode::{
+            DuplicateSequenceNumber, InvalidProducerEpoch, MessageTooLarge, NotEnoughReplicas,
+            NotLeaderOrFollower, OutOfOrderSequenceNumber, TopicAuthorizationFailed, UnknownProducerId,
+        };
+        // The second of two batches in flight; what becomes of it when the first was written, and when it came back.
+        for (why, code, after_written, after_returned) in [
+            ("another leader may take it", NotLeaderOrFollower, "again", "again"),
+            ("replicas may come back", NotEnoughReplicas, "again", "again"),
+            (
+                "too early behind one that came back, lost if nothing is missing",
+                OutOfOrderSequenceNumber,
+                "anew",
+                "again",
+            ),
+            ("the broker forgot the producer", UnknownProducerId, "anew", "anew"),
+            ("another life of the producer id", InvalidProducerEpoch, "anew", "anew"),
+            ("it was there before", DuplicateSequenceNumber, "done", "done"),
+            ("no other try will help", MessageTooLarge, "failed", "failed"),
+            ("no permission", TopicAuthorizationFailed, "failed", "failed"),
+        ] {
+            for (first_is, expected) in [("written", after_written), ("returned", after_returned)] {
+                let now = Instant::now();
+                let mut accumulator = accumulator(KNOWN, Duration::ZERO);
+                append(&mut accumulator, 0, "a", now);
+                let (delivery, _) = append(&mut accumulator, 0, "b", now);
+                let [a, b] = <[Batch; 2]>::try_from(take_all(&mut accumulator, now)).unwrap();
+                let first = if first_is == "written" { written(0) } else { refused(NotEnoughReplicas) };
+                accumulator.settle(a, first, now);
+                accumulator.settle(b, refused(code), now);
+                let became = match delivery.outcome() {
+                    Some(Ok(_)) => "done",
+                    Some(Err(_)) => "failed",
+                    None if accumulator.needs_identity() => "anew",
+                    None => "again",
+                };
+                assert_eq!(became, expected, "{why} ({code:?}), the first was {first_is}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn batches_that_come_back_leave_again_in_order_with_their_numbers() {
+        let now = Instant::now();
+        let mut accumulator = accumulator(KNOWN, Duration::ZERO);
+        for value in ["a", "b", "c", "d"] {
+            append(&mut accumulator, 0, value, now);
+        }
+        let mut sent = take_all(&mut accumulator, now);
+        let numbered = [("a", 0), ("b", 1), ("c", 2), ("d", 3)].map(|(value, at)| (value.to_owned(), at));
+        assert_eq!(sent.iter().map(shown).collect::<Vec<_>>(), numbered);
+
+        // b comes back; nothing leaves before c and d are back as well.
+        accumulator.settle(sent.remove(0), written(0), now);
+        accumulator.settle(sent.remove(0), refused(ErrorCode::NotEnoughReplicas), now);
+        append(&mut accumulator, 0, "e", now);
+        let later = now + Duration::from_secs(1);
+        assert!(take(&mut accumulator, later).is_empty(), "two are still in flight");
+        accumulator.settle(sent.remove(1), refused(ErrorCode::OutOfOrderSequenceNumber), now);
+        accumulator.settle(sent.remove(0), refused(ErrorCode::OutOfOrderSequenceNumber), now);
+        assert!(take(&mut accumulator, now).is_empty(), "a little later");
+        let again = take_all(&mut accumulator, later);
+        let numbered = [("b", 1), ("c", 2), ("d", 3), ("e", 4)].map(|(value, at)| (value.to_owned(), at));
+        assert_eq!(again.iter().map(shown).collect::<Vec<_>>(), numbered);
+    }
+
+    #[tokio::test]
+    async fn under_a_new_identity_numbers_start_over_everywhere() {
+        let now = Instant::now();
+        let mut accumulator = accumulator(KNOWN, Duration::ZERO);
+        append(&mut accumulator, 0, "a", now);
+        append(&mut accumulator, 1, "b", now);
+        let [a, b] = <[Batch; 2]>::try_from(take_all(&mut accumulator, now)).unwrap();
+        accumulator.settle(a, refused(ErrorCode::UnknownProducerId), now);
+        assert!(!accumulator.needs_identity(), "b may still be written under the old one");
+        append(&mut accumulator, 1, "c", now);
+        assert!(take(&mut accumulator, now).is_empty());
+        accumulator.settle(b, written(0), now);
+        assert!(accumulator.needs_identity());
+        accumulator.set_identity(Identity::Known(ProducerId(8), ProducerEpoch(0)));
+        let again = take_all(&mut accumulator, now + Duration::from_secs(1));
+        let mut shown: Vec<(String, i32)> = again.iter().map(shown).collect();
+        shown.sort();
+        assert_eq!(shown, [("a".to_owned(), 0), ("c".to_owned(), 0)]);
+        let bytes = again[0].bytes();
+        let header = *Batches::new(&bytes).next().unwrap().unwrap().header();
+        assert_eq!(header.producer_id, ProducerId(8));
+    }
+
+    #[tokio::test]
+    async fn nothing_leaves_before_there_is_a_producer_id() {
+        let now = Instant::now();
+        let mut accumulator = accumulator(Identity::Wanted, Duration::ZERO);
+        append(&mut accumulator, 0, "a", now);
+        assert!(accumulator.needs_identity());
+        assert!(take(&mut accumulator, now).is_empty());
+        accumulator.set_identity(KNOWN);
+        assert_eq!(take(&mut accumulator, now).len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_batch_lingers_until_it_is_due_full_or_flushed() {
+        let linger = Duration::from_millis(500);
+        for (why, second, flush, after, sent) in [
+            ("it waits for company", None, false, Duration::ZERO, 0),
+            ("until it is due", None, false, linger, 1),
+            ("or until company does not fit", Some("b"), false, Duration::ZERO, 1),
+            ("or until someone flushes", None, true, Duration::ZERO, 1),
+        ] {
+            let now = Instant::now();
+            let mut accumulator = accumulator(Identity::Off, linger);
+            assert!(append(&mut accumulator, 0, "a", now).1, "the sender has to know when it is due");
+            if let Some(second) = second {
+                assert!(append(&mut accumulator, 0, second, now).1);
+            }
+            if flush {
+                accumulator.flush();
+            }
+            assert_eq!(take(&mut accumulator, now + after).len(), sent, "{why}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_batch_that_is_never_taken_is_given_up_in_time() {
+        let now = Instant::now();
+        let mut accumulator = accumulator(KNOWN, Duration::ZERO);
+        let (delivery, _) = append(&mut accumulator, 0, "a", now);
+        let nowhere = |_: &TopicPartition, _| Route::Blocked;
+        let taken = accumulator.take(now, nowhere);
+        assert_eq!(taken.next, Some(now + Duration::from_secs(100)));
+        assert!(delivery.outcome().is_none());
+        accumulator.take(now + Duration::from_secs(100), nowhere);
+        assert!(matches!(delivery.outcome(), Some(Err(ProduceError::TimedOut { .. }))));
+        assert!(accumulator.is_empty());
+        assert!(!accumulator.needs_identity(), "it was never sent, so no number is in doubt");
+    }
+
+    #[tokio::test]
+    async fn an_unacknowledged_batch_that_is_given_up_puts_the_numbers_in_doubt() {
+        let now = Instant::now();
+        let mut accumulator = accumulator(KNOWN, Duration::ZERO);
+        append(&mut accumulator, 0, "a", now);
+        let batch = take(&mut accumulator, now).remove(0);
+        accumulator.settle(batch, Verdict::Unknown(ErrorCode::NetworkException), now);
+        accumulator.take(now + Duration::from_secs(100), |_, _| Route::To(BrokerId(1)));
+        assert!(accumulator.needs_identity());
+    }
+}

@@ -71,7 +71,6 @@ pub struct State {
     /// API and version of every request, in order of arrival.
     pub seen: Vec<(ApiKey, i16)>,
     pub next_producer_id: i64,
-    /// The largest number of produce requests that were there at the same time, and how many are now.
     pub addresses: Vec<Address>,
 }
 
@@ -81,8 +80,16 @@ pub struct Log {
     pub entries: Vec<(Offset, Offset, Bytes)>,
     pub start: i64,
     pub end: i64,
-    /// By producer id and epoch: base sequence, last sequence and base offset of the last five batches.
-    producers: HashMap<(i64, i16), VecDeque<(i32, i32, i64)>>,
+    /// The last five batches of each producer id and epoch.
+    producers: HashMap<(i64, i16), VecDeque<Known>>,
+}
+
+/// A batch that would be a duplicate if it came again.
+#[derive(Debug, PartialEq)]
+struct Known {
+    first_sequence: i32,
+    last_sequence: i32,
+    base_offset: i64,
 }
 
 #[derive(Clone)]
@@ -243,7 +250,6 @@ impl Cluster {
                 let response = SaslHandshakeResponse {
                     error_code: ErrorCode::UnsupportedSaslMechanism.into(),
                     mechanisms: vec!["SCRAM-SHA-256".into(), "PLAIN".into()],
-                    ..Default::default()
                 };
                 reply(key, version, correlation, &response)
             }
@@ -477,15 +483,18 @@ impl State {
             if header.has_producer_id() {
                 let key = (header.producer_id.0, header.producer_epoch.0);
                 let known = log.producers.entry(key).or_default();
-                let (first, last) = (header.base_sequence, header.last_sequence());
-                if let Some((.., base)) = known.iter().find(|(from, to, _)| (*from, *to) == (first, last)) {
-                    return Ok(*base);
+                let (first_sequence, last_sequence) = (header.base_sequence, header.last_sequence());
+                let same = |known: &&Known| {
+                    known.first_sequence == first_sequence && known.last_sequence == last_sequence
+                };
+                if let Some(duplicate) = known.iter().find(same) {
+                    return Ok(duplicate.base_offset);
                 }
-                let expected = known.back().map_or(0, |(_, last, _)| add_to_sequence(*last, 1));
-                if first != expected {
+                let expected = known.back().map_or(0, |last| add_to_sequence(last.last_sequence, 1));
+                if first_sequence != expected {
                     return Err(ErrorCode::OutOfOrderSequenceNumber);
                 }
-                known.push_back((first, last, log.end));
+                known.push_back(Known { first_sequence, last_sequence, base_offset: log.end });
                 if known.len() > 5 {
                     known.pop_front();
                 }

@@ -70,6 +70,7 @@ async fn whatever_fails_on_the_way_each_record_is_written_once_and_in_order() {
         let offsets: Vec<Option<Offset>> = outcomes.into_iter().map(Result::unwrap).collect();
         assert_eq!(offsets, expected, "{why}: every record learns its own offset");
         assert_eq!(cluster.state.lock().logs[0].values(), values, "{why}");
+        assert_eq!(cluster.state.lock().next_producer_id, 1001, "{why}: no reason for another producer id");
         producer.close().await;
     }
 }
