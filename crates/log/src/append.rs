@@ -251,9 +251,11 @@ impl<F: Files> Log<F> {
         if !(too_big || too_wide || too_old || indexes_full) {
             return Ok(false);
         }
-        // A legacy message set does not tell its first offset, only its last.
+        // Where nothing lies between, so that recovery can tell a gap from lost records. Only offsets that would not fit begin
+        // behind a gap; of a legacy message set only the last one is known.
         let first = run.first_offset.unwrap_or(Offset(run.last_offset.0 - i64::from(i32::MAX)));
-        self.roll(first.max(self.end), now)?;
+        let fits = run.last_offset.0 - self.end.0 <= i64::from(i32::MAX);
+        self.roll(if fits { self.end } else { first.max(self.end) }, now)?;
         self.ready_for_append()?;
         Ok(true)
     }
@@ -308,7 +310,7 @@ impl<F: Files> Log<F> {
             active.max_timestamp = Some(max);
         }
         if active.bytes_since_index_entry > u64::from(self.config.index_interval_bytes) {
-            segment.offset_index.append(run.last_offset, position as u32)?;
+            segment.offset_index.append(run.last_offset, position)?;
             if let Some(max) = active.max_timestamp {
                 segment.time_index.append(max)?;
             }

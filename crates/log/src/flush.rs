@@ -84,7 +84,7 @@ impl<F: Files> Log<F> {
         if self.name_changes != self.names_synced {
             directories.push(self.directory.to_path_buf());
         }
-        if let (true, Some(parent)) = (self.is_new, self.directory.parent()) {
+        if let (true, Some(parent)) = (self.name_unsynced, self.directory.parent()) {
             directories.push(parent.to_path_buf());
         }
         Flush {
@@ -110,7 +110,7 @@ impl<F: Files> Log<F> {
         }
         self.recovery_point = self.recovery_point.max(flushed.end_offset);
         self.names_synced = flushed.name_changes;
-        self.is_new = false;
+        self.name_unsynced = false;
         self.topic_id_unsynced &= !flushed.topic_id;
         self.epochs.written(flushed.leader_epochs);
         self.last_flush = now;

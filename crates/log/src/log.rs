@@ -163,8 +163,8 @@ pub struct Log<F: Files> {
     /// Counts files that came or went, and how many of these changes are durable.
     pub(crate) name_changes: u64,
     pub(crate) names_synced: u64,
-    /// Whether the directory itself was made by us and its name is not yet durable.
-    pub(crate) is_new: bool,
+    /// Whether the name of the directory itself may not be durable yet.
+    pub(crate) name_unsynced: bool,
     pub(crate) epochs: LeaderEpochCache,
     pub(crate) producers: ProducerStates,
     /// Offsets that have a `.snapshot` file.

@@ -81,12 +81,13 @@ pub struct Contents {
 
 impl Contents {
     /// How to open the log of a partition found here.
-    pub fn opening(&self, partition: &TopicPartition, jitter_seed: u64) -> Opening {
+    pub fn opening(&self, partition: &TopicPartition, compacted: bool, jitter_seed: u64) -> Opening {
         let of = |offsets: &Offsets| offsets.get(partition).copied().unwrap_or(Offset::ZERO);
         Opening {
             recovery_point: of(&self.recovery_points),
             log_start_offset: of(&self.log_starts),
             clean: self.clean,
+            compacted,
             jitter_seed,
         }
     }

@@ -66,13 +66,17 @@ impl<F: Files> OffsetIndex<F> {
         Ok(self.file.last()?.map(|entry| self.parse(&entry)))
     }
 
-    /// Adds an entry; offsets must grow.
-    pub fn append(&self, offset: Offset, position: u32) -> Result<()> {
-        if let Some(last) = self.last()? {
-            assert!(offset > last.offset, "offset {offset} is indexed after {}", last.offset);
+    /// Adds an entry. What cannot be indexed is found by scanning, so nothing is added when there is no room, when offset or
+    /// position do not fit (KAFKA-5413), or when the last entry is not below.
+    pub fn append(&self, offset: Offset, position: u64) -> Result<()> {
+        let (Some(relative), Ok(position)) = (relative(self.base, offset), i32::try_from(position)) else {
+            return Ok(());
+        };
+        if self.file.room() == 0 || self.last()?.is_some_and(|last| last.offset >= offset) {
+            return Ok(());
         }
         let mut entry = [0; ENTRY];
-        entry[..4].copy_from_slice(&relative(self.base, offset).to_be_bytes());
+        entry[..4].copy_from_slice(&relative.to_be_bytes());
         entry[4..].copy_from_slice(&position.to_be_bytes());
         self.file.append(entry);
         Ok(())
@@ -100,14 +104,10 @@ impl<F: Files> OffsetIndex<F> {
     }
 }
 
-/// How far `offset` lies above `base`: what the four bytes of an index entry can hold.
-pub(crate) fn relative(base: Offset, offset: Offset) -> u32 {
-    let distance = offset.0 - base.0;
-    assert!(
-        (0..=i64::from(i32::MAX)).contains(&distance),
-        "offset {offset} is outside the segment of {base}"
-    );
-    distance as u32
+/// How far `offset` lies above `base`, if an index entry can hold that: in 31 bits.
+pub(crate) fn relative(base: Offset, offset: Offset) -> Option<u32> {
+    let distance = offset.0.checked_sub(base.0)?;
+    i32::try_from(distance).ok().and_then(|distance| u32::try_from(distance).ok())
 }
 
 #[cfg(test)]
@@ -116,7 +116,7 @@ mod tests {
     use ottla_files::HostileDisk;
     use std::path::Path;
 
-    fn index(entries: &[(i64, u32)]) -> (HostileDisk, OffsetIndex<HostileDisk>) {
+    fn index(entries: &[(i64, u64)]) -> (HostileDisk, OffsetIndex<HostileDisk>) {
         let disk = HostileDisk::new(0);
         let index = OffsetIndex::new(disk.clone(), "/i".into(), Offset(100), 0);
         index.file().grow(10 * 8 + 7).unwrap();

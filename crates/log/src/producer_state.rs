@@ -254,7 +254,7 @@ impl ProducerStates {
             .copied()
     }
 
-    /// Decides on the batches of one append, in order, and changes nothing.
+    /// Decides on the batches of one append, in order, and changes nothing. Never refuses what is replicated.
     pub(crate) fn prepare(
         &self,
         batches: impl IntoIterator<Item = ProducerBatch>,
@@ -280,7 +280,7 @@ impl ProducerStates {
                     });
                     entry.last_timestamp = batch.timestamp;
                     match entry.transaction_start {
-                        Some(since) if !transactional => {
+                        Some(since) if !transactional && origin != Origin::Replication => {
                             return Err(ProducerError::TransactionOpen {
                                 producer_id: batch.producer_id,
                                 since,
@@ -495,4 +495,276 @@ fn decode_entry(bytes: &[u8; SNAPSHOT_ENTRY]) -> (ProducerId, ProducerEntry) {
         });
     }
     (ProducerId(i64_at(0)), entry)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp(1_700_000_000_000);
+    const DAY_MS: i64 = 24 * 60 * 60 * 1000;
+
+    fn data(epoch: i16, base_sequence: i32, count: i32, base_offset: i64) -> ProducerBatch {
+        ProducerBatch {
+            producer_id: ProducerId(4000),
+            epoch: ProducerEpoch(epoch),
+            content: ProducerContent::Data {
+                base_sequence,
+                last_sequence: base_sequence.wrapping_add(count - 1) & i32::MAX,
+                transactional: false,
+            },
+            base_offset: Offset(base_offset),
+            last_offset: Offset(base_offset + i64::from(count) - 1),
+            timestamp: NOW,
+        }
+    }
+
+    fn transactional(mut batch: ProducerBatch) -> ProducerBatch {
+        if let ProducerContent::Data { transactional, .. } = &mut batch.content {
+            *transactional = true;
+        }
+        batch
+    }
+
+    fn marker(epoch: i16, coordinator_epoch: i32, result: TransactionResult, offset: i64) -> ProducerBatch {
+        ProducerBatch {
+            content: ProducerContent::Marker(EndTransactionMarker { result, coordinator_epoch }),
+            ..data(epoch, NO_SEQUENCE, 1, offset)
+        }
+    }
+
+    fn of(producer_id: i64, batch: ProducerBatch) -> ProducerBatch {
+        ProducerBatch { producer_id: ProducerId(producer_id), ..batch }
+    }
+
+    /// Producers that have seen these batches.
+    fn seen(batches: &[ProducerBatch]) -> ProducerStates {
+        let mut states = ProducerStates::default();
+        for batch in batches {
+            let prepared = states.prepare([*batch], Origin::Replication).unwrap();
+            states.apply(prepared);
+        }
+        states
+    }
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|b| format!("{b:02x}")).collect()
+    }
+
+    #[test]
+    fn sequences_follow_one_another() {
+        use ErrorCode::{InvalidProducerEpoch, OutOfOrderSequenceNumber};
+        let max = i32::MAX;
+        for (why, before, batch, refused) in [
+            ("an unknown producer may begin anywhere", vec![], data(5, 70, 1, 0), None),
+            ("the next", vec![data(5, 0, 3, 0)], data(5, 3, 1, 3), None),
+            ("a gap", vec![data(5, 0, 3, 0)], data(5, 4, 1, 3), Some(OutOfOrderSequenceNumber)),
+            (
+                "overlapping the last",
+                vec![data(5, 0, 3, 0)],
+                data(5, 2, 2, 3),
+                Some(OutOfOrderSequenceNumber),
+            ),
+            ("0 follows the largest", vec![data(5, max - 1, 2, 0)], data(5, 0, 1, 2), None),
+            ("a batch that wraps", vec![data(5, max - 1, 4, 0)], data(5, 2, 1, 4), None),
+            ("not 1", vec![data(5, max - 1, 2, 0)], data(5, 1, 1, 2), Some(OutOfOrderSequenceNumber)),
+            ("a new epoch begins at 0", vec![data(5, 0, 3, 0)], data(6, 0, 1, 3), None),
+            ("and nowhere else", vec![data(5, 0, 3, 0)], data(6, 3, 1, 3), Some(OutOfOrderSequenceNumber)),
+            ("an old epoch is fenced", vec![data(5, 0, 3, 0)], data(4, 0, 1, 3), Some(InvalidProducerEpoch)),
+            (
+                "after a marker alone, 0",
+                vec![marker(5, 7, TransactionResult::Commit, 0)],
+                data(5, 0, 1, 1),
+                None,
+            ),
+            (
+                "and nothing else",
+                vec![marker(5, 7, TransactionResult::Commit, 0)],
+                data(5, 9, 1, 1),
+                Some(OutOfOrderSequenceNumber),
+            ),
+        ] {
+            let states = seen(&before);
+            let prepared = states.prepare([batch], Origin::Client);
+            assert_eq!(prepared.err().map(|error| error.code()), refused, "{why}");
+            assert!(
+                states.prepare([batch], Origin::Replication).is_ok(),
+                "{why}: what is replicated is taken"
+            );
+        }
+    }
+
+    #[test]
+    fn batches_of_one_append_follow_one_another_too() {
+        let states = seen(&[data(5, 0, 1, 0)]);
+        assert!(states.prepare([data(5, 1, 2, 1), data(5, 3, 1, 3)], Origin::Client).is_ok());
+        assert!(states.prepare([data(5, 1, 2, 1), data(5, 4, 1, 3)], Origin::Client).is_err());
+    }
+
+    #[test]
+    fn the_last_five_batches_are_known_again() {
+        let batches: Vec<_> = (0..7).map(|i| data(5, i * 2, 2, i64::from(i) * 10)).collect();
+        let states = seen(&batches);
+        for (i, batch) in batches.iter().enumerate() {
+            let known = states.duplicate(batch);
+            assert_eq!(known.is_some(), i >= 2, "batch {i}");
+            if let Some(known) = known {
+                assert_eq!((known.first_offset(), known.last_offset), (batch.base_offset, batch.last_offset));
+            }
+        }
+        for (why, batch) in [
+            ("another epoch", data(6, 12, 2, 0)),
+            ("only part of a batch", data(5, 12, 1, 0)),
+            ("another producer", of(1, data(5, 12, 2, 0))),
+        ] {
+            assert_eq!(states.duplicate(&batch), None, "{why}");
+        }
+        let wrapped = data(5, i32::MAX - 1, 4, 0);
+        assert!(seen(&[wrapped]).duplicate(&wrapped).is_some(), "a batch whose sequences wrap");
+        let new_epoch = seen(&[data(5, 0, 1, 0), data(6, 0, 1, 1)]);
+        assert_eq!(new_epoch.duplicate(&data(5, 0, 1, 0)), None, "a new epoch forgets the old batches");
+    }
+
+    #[test]
+    fn markers_end_transactions_and_fence() {
+        use TransactionResult::{Abort, Commit};
+        let open = seen(&[transactional(data(5, 0, 2, 10)), transactional(data(5, 2, 1, 12))]);
+        assert_eq!(open.first_unstable_offset(Offset(0)), Some(Offset(10)));
+        let refused = |batch, origin| open.prepare([batch], origin).err().map(|error| error.code());
+        assert_eq!(
+            refused(data(5, 3, 1, 13), Origin::Client),
+            Some(ErrorCode::InvalidTxnState),
+            "outside of the open transaction"
+        );
+        assert_eq!(
+            refused(marker(4, 7, Abort, 13), Origin::Coordinator),
+            Some(ErrorCode::InvalidProducerEpoch)
+        );
+
+        let mut states = open.clone();
+        let prepared = states.prepare([marker(5, 7, Abort, 13)], Origin::Coordinator).unwrap();
+        assert_eq!(
+            states.apply(prepared),
+            [AbortedTransaction {
+                producer_id: ProducerId(4000),
+                first_offset: Offset(10),
+                last_offset: Offset(13),
+                last_stable_offset: Offset(14),
+            }]
+        );
+        assert_eq!(states.get(ProducerId(4000)).unwrap().transaction_start, None);
+        let fenced = states.prepare([marker(5, 6, Commit, 14)], Origin::Coordinator).unwrap_err();
+        assert_eq!(fenced.code(), ErrorCode::TransactionCoordinatorFenced);
+        let again = states.prepare([marker(5, 7, Abort, 14)], Origin::Coordinator).unwrap();
+        assert_eq!(states.apply(again), [], "a marker without a transaction ends none");
+
+        let mut committed = open;
+        let prepared = committed.prepare([marker(5, 7, Commit, 13)], Origin::Coordinator).unwrap();
+        assert_eq!(committed.apply(prepared), [], "only aborted ones are indexed");
+    }
+
+    #[test]
+    fn records_are_stable_once_their_marker_is_replicated() {
+        let mut states = seen(&[
+            of(1, transactional(data(0, 0, 1, 10))),
+            of(2, transactional(data(0, 0, 1, 20))),
+            of(1, marker(0, 0, TransactionResult::Abort, 30)),
+        ]);
+        for (why, high_watermark, unstable) in [
+            ("the marker may still be lost", 30, Some(10)),
+            ("the marker is safe, the other transaction open", 31, Some(20)),
+        ] {
+            assert_eq!(states.first_unstable_offset(Offset(high_watermark)), unstable.map(Offset), "{why}");
+        }
+        let prepared = states
+            .prepare([of(2, marker(0, 0, TransactionResult::Commit, 40))], Origin::Coordinator)
+            .unwrap();
+        states.apply(prepared);
+        assert_eq!(states.first_unstable_offset(Offset(41)), None);
+        states.forget_replicated(Offset(31));
+        assert_eq!(states.first_unstable_offset(Offset(0)), Some(Offset(20)));
+        states.forget_replicated(Offset(41));
+        assert_eq!(states.first_unstable_offset(Offset(0)), None);
+    }
+
+    #[test]
+    fn an_aborted_transaction_is_indexed_with_the_oldest_one_still_open() {
+        let mut states = seen(&[
+            of(1, transactional(data(0, 0, 1, 10))),
+            of(2, transactional(data(0, 0, 1, 20))),
+            of(3, transactional(data(0, 0, 1, 25))),
+        ]);
+        for (producer, offset, stable) in [(2, 30, 10), (1, 31, 25), (3, 32, 33)] {
+            let batch = of(producer, marker(0, 0, TransactionResult::Abort, offset));
+            let prepared = states.prepare([batch], Origin::Coordinator).unwrap();
+            assert_eq!(states.apply(prepared)[0].last_stable_offset, Offset(stable), "producer {producer}");
+        }
+    }
+
+    #[test]
+    fn idle_producers_expire_unless_a_transaction_is_open() {
+        let mut states = seen(&[of(1, data(0, 0, 1, 0)), of(2, transactional(data(0, 0, 1, 1)))]);
+        states.expire(Timestamp(NOW.0 + DAY_MS - 1), DAY_MS);
+        assert_eq!(states.len(), 2);
+        states.expire(Timestamp(NOW.0 + DAY_MS), DAY_MS);
+        assert_eq!(states.iter().map(|(id, _)| id.0).collect::<Vec<_>>(), [2]);
+        let back = states.prepare([of(1, data(0, 77, 1, 9))], Origin::Client);
+        assert!(back.is_ok(), "a forgotten producer goes on where it was");
+    }
+
+    #[test]
+    fn snapshots_are_kafkas() {
+        assert_eq!(hex(&ProducerStates::default().encode_snapshot()), "000148674bc700000000");
+        let mut one = seen(&[marker(5, 7, TransactionResult::Commit, 9)]);
+        let prepared = one.prepare([data(5, 0, 2, 10)], Origin::Client).unwrap();
+        one.apply(prepared);
+        assert_eq!(
+            hex(&one.encode_snapshot()),
+            "0001528b36ae00000001\
+             0000000000000fa0000500000001000000000000000b000000010000018bcfe5680000000007ffffffffffffffff"
+        );
+    }
+
+    #[test]
+    fn snapshots_keep_the_last_batch_and_open_transactions() {
+        let states = seen(&[
+            of(1, data(0, 0, 1, 0)),
+            of(1, data(0, 1, 3, 1)),
+            of(2, transactional(data(3, 7, 1, 4))),
+            of(3, marker(1, 9, TransactionResult::Commit, 5)),
+        ]);
+        let read = ProducerStates::decode_snapshot(&states.encode_snapshot(), NOW, DAY_MS).unwrap();
+        let one = read.get(ProducerId(1)).unwrap();
+        assert_eq!(one.batches(), [*states.get(ProducerId(1)).unwrap().last_batch().unwrap()]);
+        assert_eq!(read.first_unstable_offset(Offset(99)), Some(Offset(4)));
+        assert_eq!(read.get(ProducerId(3)), states.get(ProducerId(3)), "without any batch");
+        let later =
+            ProducerStates::decode_snapshot(&states.encode_snapshot(), Timestamp(NOW.0 + DAY_MS), DAY_MS);
+        assert_eq!(later.unwrap().len(), 1, "only the open transaction keeps its producer");
+    }
+
+    #[test]
+    fn damaged_snapshots_are_noticed() {
+        let good = seen(&[data(5, 0, 2, 10)]).encode_snapshot();
+        for length in 0..good.len() {
+            assert!(
+                ProducerStates::decode_snapshot(&good[..length], NOW, DAY_MS).is_err(),
+                "cut to {length}"
+            );
+        }
+        for at in 0..good.len() {
+            let mut flipped = good.clone();
+            flipped[at] ^= 1;
+            assert!(ProducerStates::decode_snapshot(&flipped, NOW, DAY_MS).is_err(), "bit flipped at {at}");
+        }
+        let mut counted = good.clone();
+        counted[6..10].copy_from_slice(&i32::MAX.to_be_bytes());
+        let crc = crc_fast::crc32_iscsi(&counted[6..]);
+        counted[2..6].copy_from_slice(&crc.to_be_bytes());
+        assert_eq!(
+            ProducerStates::decode_snapshot(&counted, NOW, DAY_MS),
+            Err(DamagedSnapshot::Count { count: i32::MAX, bytes: good.len() }),
+            "no memory is reserved for what is not there"
+        );
+    }
 }

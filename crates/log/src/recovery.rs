@@ -42,6 +42,8 @@ pub struct Opening {
     pub log_start_offset: Offset,
     /// Whether the log dir was closed cleanly.
     pub clean: bool,
+    /// Whether the topic's `cleanup.policy` has `compact`, so that offsets may be missing anywhere.
+    pub compacted: bool,
     /// Spreads the rolling of many logs, see `segment.jitter.ms`.
     pub jitter_seed: u64,
 }
@@ -59,6 +61,9 @@ pub struct Recovered {
 pub enum Finding {
     /// A segment ended in bytes that are no entries; they are gone.
     TailCut { path: PathBuf, position: u64, bytes: u64, next_offset: Offset, cause: Damage },
+    /// A segment ends before the next one begins: the machine went down before its end was written. The rest is dropped, see
+    /// [`Finding::SegmentsDropped`], unless compaction may have made the gap.
+    EndMissing { path: PathBuf, next_offset: Offset, next_segment: Offset },
     /// Segments behind a cut one; what they held is no longer in order, so they are gone. A replica fetches it again.
     SegmentsDropped { first: Offset, count: usize, bytes: u64 },
     /// A segment's index was missing or made no sense; it was written anew.
@@ -109,9 +114,14 @@ impl fmt::Display for Finding {
                 "cut {bytes} bytes at byte {position} off {}: {cause}; the log ends at offset {next_offset}",
                 path.display()
             ),
+            Finding::EndMissing { path, next_offset, next_segment } => write!(
+                f,
+                "{} ends at offset {next_offset}, but the next segment begins at {next_segment}",
+                path.display()
+            ),
             Finding::SegmentsDropped { first, count, bytes } => write!(
                 f,
-                "dropped {count} segments of {bytes} bytes from offset {first} on, as the segment before them was cut"
+                "dropped {count} segments of {bytes} bytes from offset {first} on, as records before them are lost"
             ),
             Finding::IndexRebuilt { path } => {
                 write!(f, "rebuilt {}, which was missing or made no sense", path.display())
@@ -192,9 +202,10 @@ impl<F: Files> Log<F> {
             last_flush: now,
             truncations: 0,
             written: is_new,
-            name_changes: 0,
+            // A process that was killed may not have synced the names it made.
+            name_changes: u64::from(!opening.clean),
             names_synced: 0,
-            is_new,
+            name_unsynced: is_new || !opening.clean,
             epochs,
             producers: ProducerStates::default(),
             snapshots,
@@ -202,7 +213,7 @@ impl<F: Files> Log<F> {
             topic_id_unsynced: false,
             jitter_seed: opening.jitter_seed,
         };
-        let recovered = Recovery { log: &mut log, recovered, now }.run(&opening)?;
+        let recovered = Recovery { log: &mut log, opening, recovered, now }.run()?;
         Ok((log, recovered))
     }
 
@@ -285,11 +296,8 @@ impl<F: Files> Log<F> {
 
 /// Shows `states` a batch that is in the log. Returns what belongs into the transaction index.
 fn remember(states: &mut ProducerStates, batch: Option<ProducerBatch>) -> Vec<AbortedTransaction> {
-    match states.prepare(batch, Origin::Replication) {
-        Ok(prepared) => states.apply(prepared),
-        // A batch outside of its producer's open transaction: the leader of that time let it in, so it stays.
-        Err(_) => Vec::new(),
-    }
+    let prepared = states.prepare(batch, Origin::Replication);
+    states.apply(prepared.expect("what was appended before is not refused"))
 }
 
 /// A partition's directory while it is made sense of.
@@ -444,17 +452,19 @@ impl<F: Files> Loading<F> {
 /// Brings a log whose files are known into a state that agrees with them.
 struct Recovery<'l, F: Files> {
     log: &'l mut Log<F>,
+    opening: Opening,
     recovered: Recovered,
     now: Timestamp,
 }
 
 impl<F: Files> Recovery<'_, F> {
-    fn run(mut self, opening: &Opening) -> Result<Recovered, StorageError> {
+    fn run(mut self) -> Result<Recovered, StorageError> {
+        let opening = self.opening;
         if self.log.segments.is_empty() {
             self.log.add_segment(opening.log_start_offset, self.now)?;
             self.log.set_end(opening.log_start_offset);
         } else {
-            self.load(opening)?;
+            self.load()?;
         }
         let log = &mut *self.log;
         let first_base = *log.segments.first_key_value().expect("there is a segment now").0;
@@ -470,7 +480,8 @@ impl<F: Files> Recovery<'_, F> {
         Ok(self.recovered)
     }
 
-    fn load(&mut self, opening: &Opening) -> Result<(), StorageError> {
+    fn load(&mut self) -> Result<(), StorageError> {
+        let opening = self.opening;
         let suspects = self.suspects()?;
         let recovery_segment = match opening.clean {
             true => None,
@@ -483,8 +494,11 @@ impl<F: Files> Recovery<'_, F> {
             (false, None) => self.log.segments.keys().next().copied(),
         };
         for base in &suspects {
-            if from.is_none_or(|from| *base < from) {
-                let path = self.log.segments[base].path(FileKind::OffsetIndex);
+            // Cutting an earlier one may have dropped it.
+            if let Some(segment) = self.log.segments.get(base)
+                && from.is_none_or(|from| *base < from)
+            {
+                let path = segment.path(FileKind::OffsetIndex);
                 self.recovered.findings.push(Finding::IndexRebuilt { path });
                 self.recover_from(*base, Some(base.plus(1)))?;
             }
@@ -557,7 +571,7 @@ impl<F: Files> Recovery<'_, F> {
             self.log.active.max_timestamp = scanned.max_timestamp;
             self.log.producers = producers.clone();
             self.log.take_producer_snapshot(scanned.next_offset)?;
-            if scanned.was_cut {
+            if scanned.was_cut || self.end_is_missing(base, scanned.next_offset) {
                 self.drop_segments_behind(base)?;
                 return Ok(());
             }
@@ -567,6 +581,19 @@ impl<F: Files> Recovery<'_, F> {
             self.log.producers = ProducerStates::default();
         }
         Ok(())
+    }
+
+    /// Whether records between the end of a segment and the next one were lost. What was flushed cannot have been.
+    fn end_is_missing(&mut self, base: Offset, next_offset: Offset) -> bool {
+        let Some(next_segment) = self.log.segments.range(base.plus(1)..).next().map(|(base, _)| *base) else {
+            return false;
+        };
+        if next_offset >= next_segment || next_segment <= self.opening.recovery_point {
+            return false;
+        }
+        let path = self.log.segments[&base].path(FileKind::Log);
+        self.recovered.findings.push(Finding::EndMissing { path, next_offset, next_segment });
+        !self.opening.compacted
     }
 
     fn drop_segments_behind(&mut self, base: Offset) -> Result<(), StorageError> {
@@ -617,13 +644,8 @@ impl<F: Files> Recovery<'_, F> {
                 scanned.max_timestamp =
                     Some(TimestampOffset { timestamp: header.max_timestamp, offset: last });
             }
-            // Offsets too far from the base cannot be indexed (KAFKA-5413); they are found by scanning.
-            let fits = last.0 - segment.base().0 <= i64::from(i32::MAX);
-            if position - last_indexed > u64::from(config.index_interval_bytes)
-                && fits
-                && segment.offset_index.file().room() > 0
-            {
-                segment.offset_index.append(last, position as u32)?;
+            if position - last_indexed > u64::from(config.index_interval_bytes) {
+                segment.offset_index.append(last, position)?;
                 if let Some(max) = scanned.max_timestamp {
                     segment.time_index.append(max)?;
                 }

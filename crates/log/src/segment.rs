@@ -175,11 +175,16 @@ impl<F: Files> Segment<F> {
 
     /// The first entry before `end` whose last offset is `target` or above.
     pub fn locate(&self, target: Offset, end: u64) -> Result<Option<Located>, StorageError> {
-        let mut start = u64::from(self.offset_index.lookup(target)?.position);
-        if start >= end {
-            // The reader's end is older than the index.
-            start = 0;
+        let start = u64::from(self.offset_index.lookup(target)?.position);
+        match self.locate_from(start, target, end) {
+            // The index may be what is wrong, or newer than the reader's end. Walking everything tells.
+            Err(error) if error.is_damage() && start > 0 => self.locate_from(0, target, end),
+            Ok(None) if start >= end => self.locate_from(0, target, end),
+            located => located,
         }
+    }
+
+    fn locate_from(&self, start: u64, target: Offset, end: u64) -> Result<Option<Located>, StorageError> {
         let mut headers = self.headers(start, end);
         while let Some(located) = headers.next()? {
             if located.header.last_offset() >= target {
@@ -194,11 +199,16 @@ impl<F: Files> Segment<F> {
         let end = self.bytes();
         let start = self.offset_index.last()?.map_or(0, |last| u64::from(last.position));
         let mut headers = self.headers(if start < end { start } else { 0 }, end);
-        let mut next = self.base;
-        while let Some(located) = headers.next()? {
-            next = located.header.next_offset();
+        let mut expected = self.base;
+        while let Some(Located { position, header }) = headers.next()? {
+            let (first, last) = (header.base_offset, header.last_offset());
+            if first < expected || last < first {
+                let path = self.path(FileKind::Log);
+                return Err(StorageError::OutOfOrder { path, position, first, last, expected });
+            }
+            expected = header.next_offset();
         }
-        Ok(next)
+        Ok(expected)
     }
 
     /// Timestamp of the first entry, what rolling by time counts from.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use ottla_files::FileError;
+use ottla_model::Offset;
 use ottla_protocol::ErrorCode;
 use ottla_protocol::records::{CorruptBatch, RecordError};
 
@@ -19,6 +20,11 @@ pub enum StorageError {
     CorruptEntry { path: PathBuf, position: u64, reason: CorruptBatch },
     #[error("{} ends at byte {end}, inside the entry that starts at byte {position}", path.display())]
     TornEntry { path: PathBuf, position: u64, end: u64 },
+    #[error(
+        "{} holds an entry at byte {position} for offsets {first} to {last}, where {expected} was next",
+        path.display()
+    )]
+    OutOfOrder { path: PathBuf, position: u64, first: Offset, last: Offset, expected: Offset },
     #[error("{} holds an entry at byte {position} whose records cannot be read: {reason}", path.display())]
     CorruptRecords { path: PathBuf, position: u64, reason: RecordError },
 }
@@ -29,6 +35,7 @@ impl StorageError {
             StorageError::File(_) | StorageError::Checkpoint(_) => ErrorCode::KafkaStorageError,
             StorageError::CorruptEntry { .. }
             | StorageError::TornEntry { .. }
+            | StorageError::OutOfOrder { .. }
             | StorageError::CorruptRecords { .. } => ErrorCode::CorruptMessage,
         }
     }
@@ -49,6 +56,7 @@ impl StorageError {
             StorageError::Checkpoint(CheckpointError::Malformed { .. })
             | StorageError::CorruptEntry { .. }
             | StorageError::TornEntry { .. }
+            | StorageError::OutOfOrder { .. }
             | StorageError::CorruptRecords { .. } => true,
         }
     }

@@ -60,8 +60,9 @@ impl<F: Files> TimeIndex<F> {
         Ok(self.file.last()?.map(|entry| self.parse(&entry)))
     }
 
-    /// Adds an entry unless the timestamp is not above the last one, or there is no room.
+    /// Adds an entry unless the timestamp is not above the last one, there is no room, or the offset does not fit.
     pub fn append(&self, entry: TimestampOffset) -> Result<()> {
+        let Some(relative) = relative(self.base, entry.offset) else { return Ok(()) };
         let last = self.last()?;
         if self.file.room() == 0
             || entry.timestamp <= last.map_or(Timestamp::NONE, |last| last.timestamp)
@@ -71,7 +72,7 @@ impl<F: Files> TimeIndex<F> {
         }
         let mut bytes = [0; ENTRY];
         bytes[..8].copy_from_slice(&entry.timestamp.0.to_be_bytes());
-        bytes[8..].copy_from_slice(&relative(self.base, entry.offset).to_be_bytes());
+        bytes[8..].copy_from_slice(&relative.to_be_bytes());
         self.file.append(bytes);
         Ok(())
     }

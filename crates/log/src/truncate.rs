@@ -73,6 +73,10 @@ impl<F: Files> Log<F> {
         self.begin_truncation();
         let all: Vec<_> = self.segments.keys().copied().rev().collect();
         self.remove_segments(&all)?;
+        for snapshot in std::mem::take(&mut self.snapshots) {
+            self.files.remove_file(&self.snapshot_path(snapshot))?;
+        }
+        self.epochs.clear();
         self.add_segment(start, now)?;
         self.start = start;
         self.finish_truncation(start, now)

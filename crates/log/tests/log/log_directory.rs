@@ -29,7 +29,7 @@ fn a_closed_directory_is_opened_as_it_was_left() {
     let mut recovery_points = Offsets::new();
     for partition in 0..2 {
         let path = directory.partition_path(&orders(partition));
-        let opening = Contents::default().opening(&orders(partition), 0);
+        let opening = Contents::default().opening(&orders(partition), false, 0);
         let mut log = Log::open(disk.clone(), &path, small(), opening, NOW).unwrap().0;
         append(&mut log, batch(&[1, 2]));
         recovery_points.insert(orders(partition), log.close(NOW).unwrap().recovery_point);
@@ -44,7 +44,7 @@ fn a_closed_directory_is_opened_as_it_was_left() {
     assert!(contents.clean && contents.damaged.is_empty());
     assert_eq!(contents.partitions.keys().cloned().collect::<Vec<_>>(), [orders(0), orders(1)]);
     for (partition, path) in &contents.partitions {
-        let opening = contents.opening(partition, 0);
+        let opening = contents.opening(partition, false, 0);
         assert_eq!(opening.recovery_point, Offset(2));
         let (log, recovered) = Log::open(disk.clone(), path, small(), opening, NOW).unwrap();
         assert_eq!(recovered, Default::default());
@@ -130,7 +130,7 @@ fn damaged_checkpoints_are_told_and_taken_for_empty() {
     }
     let contents = directory.load().unwrap();
     assert_eq!(contents.damaged.len(), 4);
-    assert_eq!(contents.opening(&orders(0), 0).recovery_point, Offset(0), "so everything is scanned");
+    assert_eq!(contents.opening(&orders(0), false, 0).recovery_point, Offset(0), "so everything is scanned");
     assert!(contents.high_watermarks.is_empty());
 }
 

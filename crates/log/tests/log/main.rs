@@ -1,5 +1,9 @@
 //! A log, through its public verbs only.
 
 mod append_and_read;
+mod flush;
 mod log_directory;
+mod lookup;
+mod recovery;
 mod rig;
+mod truncation;

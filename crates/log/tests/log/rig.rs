@@ -36,7 +36,13 @@ pub fn open<F: Files>(files: F, path: &Path, config: LogConfig, opening: Opening
 }
 
 pub fn clean() -> Opening {
-    Opening { recovery_point: Offset(0), log_start_offset: Offset(0), clean: true, jitter_seed: 0 }
+    Opening {
+        recovery_point: Offset(0),
+        log_start_offset: Offset(0),
+        clean: true,
+        compacted: false,
+        jitter_seed: 0,
+    }
 }
 
 pub fn unclean(recovery_point: i64) -> Opening {
@@ -63,6 +69,11 @@ pub fn small() -> LogConfig {
         segment_index_bytes: 240,
         ..LogConfig::default()
     }
+}
+
+/// Kafka's limits, but for index files that a disk in memory is quick to make.
+pub fn roomy() -> LogConfig {
+    LogConfig { segment_index_bytes: 4800, ..LogConfig::default() }
 }
 
 /// Timestamps of records, with a value that names them.
@@ -120,7 +131,8 @@ pub fn end_transaction<F: Files>(
     let marker = EndTransactionMarker { result, coordinator_epoch: 7 };
     let bytes = marker.to_batch(Offset(0), NOW, ProducerId(id), ProducerEpoch(epoch));
     let records = valid_bytes(bytes, AppendOrigin::Coordinator);
-    log.append_as_leader(records, LeaderEpoch(0), AppendOrigin::Coordinator, NOW).unwrap()
+    let epoch = log.leader_epochs().latest().map_or(LeaderEpoch(0), |latest| latest.epoch);
+    log.append_as_leader(records, epoch, AppendOrigin::Coordinator, NOW).unwrap()
 }
 
 pub fn bytes_of<F: Files>(read: &Read<F>) -> Vec<u8> {
