@@ -81,7 +81,7 @@ class Server:
 
     def why_ended(self):
         if self.process.poll() is not None:
-            return f"{self.name} ended with status {self.process.returncode}; its output:\n{self.printed()}"
+            return f"{self.name} ended with status {self.process.returncode}; the end of its output:\n{self.printed()[-2_000:]}"
 
     def printed(self):
         """What it has printed since its last start."""
@@ -102,9 +102,12 @@ class Server:
         return 128 - status if status < 0 else status
 
 
-def listens(port):
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+def ask(port, request, length=1 << 20):
+    """What the port answers within a second, up to a length or the end of the connection; b"" if nothing listens or nothing comes."""
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1) as connection:
+        connection.sendall(request)
+        return connection.makefile("rb").read(length)
+    return b""
 
 
 class Ottla:
@@ -145,14 +148,9 @@ class Apache:
 
     def broker_is_ready(self, server):
         """It serves before its controller told it of any broker, and then refuses to create topics; so ask for the brokers."""
-        if not listens(server.port):
-            return False
         metadata_v1_of_no_topic = struct.pack(">hhihi", 3, 1, 0, -1, 0)
-        with socket.create_connection(("127.0.0.1", server.port), DEADLINE_SECONDS) as connection:
-            connection.sendall(struct.pack(">i", len(metadata_v1_of_no_topic)) + metadata_v1_of_no_topic)
-            answer = connection.makefile("rb")
-            _size, _correlation, brokers = struct.unpack(">iii", answer.read(12))
-            return brokers > 0
+        answer = ask(server.port, struct.pack(">i", len(metadata_v1_of_no_topic)) + metadata_v1_of_no_topic, 12)
+        return len(answer) == 12 and struct.unpack(">iii", answer)[2] > 0
 
 
 class Servers:
@@ -182,7 +180,7 @@ class Servers:
             "admin.enableServer": "false", "4lw.commands.whitelist": "*",
         } | settings
         properties = write_properties(self.folder / "zookeeper.properties", settings)
-        server = self.server("zookeeper", self.product.zookeeper(properties), lambda server: listens(port))
+        server = self.server("zookeeper", self.product.zookeeper(properties), lambda server: b"Mode:" in ask(port, b"srvr"))
         server.address = f"127.0.0.1:{port}"
         return server.start()
 
