@@ -4,6 +4,8 @@ mod all_messages;
 mod any_message;
 mod counting_allocator;
 mod foreign_codecs;
+mod fuzz_corpora;
+mod golden_frames;
 mod hostile_bytes;
 
 #[global_allocator]
