@@ -19,7 +19,7 @@ impl KafkaZkClient {
                 Ok(_) => return Ok(true),
                 Err(ZkError::NodeExists { .. }) => return Ok(false),
                 Err(ZkError::NoNode { .. }) => {
-                    self.ensure_paths(["/admin".to_owned(), paths::DELETE_TOPICS.to_owned()]).await?;
+                    self.ensure_path(paths::DELETE_TOPICS).await?;
                 }
                 Err(error) => return Err(error),
             }
@@ -38,7 +38,10 @@ impl KafkaZkClient {
         fence: ControllerFence,
         topics: &[TopicName],
     ) -> Result<(), FencedError> {
-        let deletions = self.pipelined(topics, |topic| self.delete_fenced(fence, paths::delete_topic(topic)));
+        let deletions = {
+            let marks = topics.iter().map(|topic| paths::delete_topic(topic)).collect();
+            self.pipelined(marks, |mark| self.delete_fenced(fence, mark))
+        };
         deletions.await.into_iter().collect()
     }
 
@@ -120,7 +123,10 @@ impl KafkaZkClient {
         below: &str,
         names: &[String],
     ) -> Result<(), FencedError> {
-        let deletions = self.pipelined(names, |name| self.delete_fenced(fence, format!("{below}/{name}")));
+        let deletions = {
+            let notices = names.iter().map(|name| format!("{below}/{name}")).collect();
+            self.pipelined(notices, |notice| self.delete_fenced(fence, notice))
+        };
         deletions.await.into_iter().collect()
     }
 
@@ -131,7 +137,8 @@ impl KafkaZkClient {
         decode: fn(&[u8]) -> Result<T, DecodeError>,
     ) -> Result<(Vec<T>, Vec<String>, Watch), ZkError> {
         let (names, watch) = self.children_and_watch(below).await?;
-        let answers = self.pipelined(&names, |name| self.read(format!("{below}/{name}"), decode)).await;
+        let znodes = names.iter().map(|name| format!("{below}/{name}")).collect();
+        let answers = self.read_all(znodes, decode).await;
         let mut notices = Vec::with_capacity(names.len());
         for answer in answers {
             match answer {

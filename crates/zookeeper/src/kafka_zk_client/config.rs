@@ -5,7 +5,7 @@ use ottla_model::Timestamp;
 use super::{KafkaZkClient, Versioned};
 use crate::paths;
 use crate::records::{ConfigChangeRecord, ConfigEntity, EntityConfig};
-use crate::store::{Stat, Watch, ZkError, retry_read};
+use crate::store::{Watch, ZkError, retry_read};
 
 /// A notice under `/config/changes`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl KafkaZkClient {
         &self,
         entities: &[ConfigEntity],
     ) -> Vec<Result<Option<Versioned<EntityConfig>>, ZkError>> {
-        self.pipelined(entities, |entity| self.read(entity.znode(), EntityConfig::decode)).await
+        self.read_all(entities.iter().map(ConfigEntity::znode).collect(), EntityConfig::decode).await
     }
 
     /// Entities of one kind that have a configuration: `topics`, `brokers`, `users`, `clients`, `ips`.
@@ -62,11 +62,8 @@ impl KafkaZkClient {
         let fresh =
             sequences(&children).into_iter().filter(|(sequence, _)| last.is_none_or(|last| *sequence > last));
         let fresh: Vec<(i64, String)> = fresh.collect();
-        let answers = self
-            .pipelined(&fresh, |(_, name)| {
-                self.read(format!("{}/{name}", paths::CONFIG_CHANGES), ConfigChangeRecord::decode)
-            })
-            .await;
+        let znodes = fresh.iter().map(|(_, name)| znode(name)).collect();
+        let answers = self.read_all(znodes, ConfigChangeRecord::decode).await;
         let mut changes = Vec::with_capacity(fresh.len());
         for ((sequence, name), answer) in fresh.into_iter().zip(answers) {
             match answer {
@@ -86,18 +83,17 @@ impl KafkaZkClient {
     /// Removes notices that are older than a quarter of an hour.
     pub async fn purge_config_changes(&self, now: Timestamp) -> Result<(), ZkError> {
         let children = self.children(paths::CONFIG_CHANGES).await?;
-        let names: Vec<String> = sequences(&children).into_iter().map(|(_, name)| name).collect();
-        let path_of = |name: &String| format!("{}/{name}", paths::CONFIG_CHANGES);
-        let stats: Vec<Result<Option<Stat>, ZkError>> = self
-            .pipelined(&names, |name| {
-                let (store, path) = (self.store.clone(), path_of(name));
+        let znodes: Vec<String> = sequences(&children).iter().map(|(_, name)| znode(name)).collect();
+        let stats = self
+            .pipelined(znodes.clone(), |path| {
+                let store = self.store.clone();
                 retry_read(move || store.exists(&path))
             })
             .await;
         let mut outlived = Vec::new();
-        for (name, stat) in names.iter().zip(stats) {
+        for (path, stat) in znodes.into_iter().zip(stats) {
             if stat?.is_some_and(|stat| now.0 - stat.ctime > NOTICE_LIFETIME_MS) {
-                outlived.push(path_of(name));
+                outlived.push(path);
             }
         }
         let deletions = self.pipelined(outlived, |path| {
@@ -113,6 +109,10 @@ impl KafkaZkClient {
         }
         Ok(())
     }
+}
+
+fn znode(name: &str) -> String {
+    format!("{}/{name}", paths::CONFIG_CHANGES)
 }
 
 fn sequences(children: &[String]) -> Vec<(i64, String)> {

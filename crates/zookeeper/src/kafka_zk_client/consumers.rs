@@ -14,12 +14,13 @@ impl KafkaZkClient {
         group: &str,
         offsets: &[(TopicPartition, Offset)],
     ) -> Vec<Result<(), ZkError>> {
-        self.pipelined(offsets, |(partition, offset)| {
-            let path = paths::consumer_offset(group, &partition.topic, partition.partition);
-            let data = encode_offset(*offset);
-            async move { self.set_or_create(&path, &data).await }
-        })
-        .await
+        let writes = offsets
+            .iter()
+            .map(|(tp, offset)| {
+                (paths::consumer_offset(group, &tp.topic, tp.partition), encode_offset(*offset))
+            })
+            .collect();
+        self.pipelined(writes, |(path, data)| async move { self.set_or_create(&path, &data).await }).await
     }
 
     /// A group's offsets; `None` where it has none.
@@ -28,9 +29,9 @@ impl KafkaZkClient {
         group: &str,
         partitions: &[TopicPartition],
     ) -> Vec<Result<Option<Offset>, ZkError>> {
-        let answers = self.pipelined(partitions, |partition| {
-            self.read(paths::consumer_offset(group, &partition.topic, partition.partition), decode_offset)
-        });
-        answers.await.into_iter().map(|answer| Ok(answer?.and_then(|found| found.record))).collect()
+        let znodes =
+            partitions.iter().map(|tp| paths::consumer_offset(group, &tp.topic, tp.partition)).collect();
+        let answers = self.read_all(znodes, decode_offset).await;
+        answers.into_iter().map(|answer| Ok(answer?.and_then(|found| found.record))).collect()
     }
 }

@@ -123,7 +123,7 @@ impl KafkaZkClient {
     /// Gives the office up, so that another broker can win it.
     pub async fn resign(&self, fence: ControllerFence) -> Result<(), FencedError> {
         let delete = Op::Delete { path: paths::CONTROLLER.to_owned(), version: None };
-        match self.fenced(fence, delete).await {
+        match self.fenced_again(fence, delete).await {
             Ok(_) | Err(FencedError::ControllerMoved | FencedError::Zk(ZkError::NoNode { .. })) => Ok(()),
             Err(error) => Err(error),
         }

@@ -61,6 +61,9 @@ impl<T> Versioned<T> {
     }
 }
 
+/// How often creating a line of znodes starts over when their parents are not there.
+const CREATE_ATTEMPTS: usize = 5;
+
 impl KafkaZkClient {
     /// `in_flight_max` is `zookeeper.max.in.flight.requests`; at least 1.
     pub fn new(store: Arc<dyn ZkStore>, in_flight_max: usize) -> KafkaZkClient {
@@ -73,11 +76,7 @@ impl KafkaZkClient {
     }
 
     /// Sends a request for each item, the next as soon as there is room, and collects the answers in order.
-    async fn pipelined<I, R: Future>(
-        &self,
-        items: impl IntoIterator<Item = I>,
-        request: impl FnMut(I) -> R,
-    ) -> Vec<R::Output> {
+    async fn pipelined<I, R: Future>(&self, items: Vec<I>, request: impl FnMut(I) -> R) -> Vec<R::Output> {
         stream::iter(items).map(request).buffered(self.in_flight_max).collect().await
     }
 
@@ -93,6 +92,15 @@ impl KafkaZkClient {
             move || store.get(&path)
         });
         async move { decoded(reading.await, &path, decode) }
+    }
+
+    /// Reads znodes that may not be there.
+    async fn read_all<T: 'static>(
+        &self,
+        paths: Vec<String>,
+        decode: fn(&[u8]) -> Result<T, DecodeError>,
+    ) -> Vec<Result<Option<Versioned<T>>, ZkError>> {
+        self.pipelined(paths, |path| self.read(path, decode)).await
     }
 
     /// Reads a znode and watches it, whether it is there or not.
@@ -139,19 +147,36 @@ impl KafkaZkClient {
         }
     }
 
-    /// Creates znodes without data where they are missing, parents first, in one pipeline.
-    async fn ensure_paths(&self, paths: impl IntoIterator<Item = String>) -> Result<(), ZkError> {
-        let creations = self.pipelined(paths, |path| {
-            let store = self.store.clone();
-            retry_read(move || store.create(&path, b"", CreateMode::Persistent))
-        });
-        for created in creations.await {
-            match created {
-                Ok(_) | Err(ZkError::NodeExists { .. }) => {}
-                Err(error) => return Err(error),
+    /// Creates znodes where they are missing, parents before their children, in one pipeline. Answers which were missing.
+    async fn create_missing(&self, znodes: Vec<(String, Vec<u8>)>) -> Result<Vec<bool>, ZkError> {
+        let mut missing = vec![false; znodes.len()];
+        for _ in 0..CREATE_ATTEMPTS {
+            let creations = self.pipelined(znodes.clone(), |(path, data)| {
+                let store = self.store.clone();
+                retry_read(move || store.create(&path, &data, CreateMode::Persistent))
+            });
+            let mut orphaned = false;
+            for (missing, created) in missing.iter_mut().zip(creations.await) {
+                match created {
+                    Ok(_) => *missing = true,
+                    Err(ZkError::NodeExists { .. }) => {}
+                    // Its parent's creation got lost on the way: that was repeated, but only after ours.
+                    Err(ZkError::NoNode { .. }) => orphaned = true,
+                    Err(error) => return Err(error),
+                }
+            }
+            if !orphaned {
+                return Ok(missing);
             }
         }
-        Ok(())
+        let path = znodes.into_iter().next_back().map(|(path, _)| path).unwrap_or_default();
+        Err(ZkError::NoNode { path })
+    }
+
+    /// Makes sure of a znode and those above it.
+    async fn ensure_path(&self, path: &str) -> Result<(), ZkError> {
+        let all = parents(path).into_iter().chain([path.to_owned()]).map(|path| (path, vec![])).collect();
+        self.create_missing(all).await.map(drop)
     }
 
     /// Writes a znode that need not be there; its parents are made if they are missing.
@@ -164,7 +189,7 @@ impl KafkaZkClient {
             }
             match retry_read(|| self.store.create(path, data, CreateMode::Persistent)).await {
                 Err(ZkError::NodeExists { .. }) => {}
-                Err(ZkError::NoNode { .. }) => self.ensure_paths(parents(path)).await?,
+                Err(ZkError::NoNode { .. }) => self.ensure_path(parent(path)).await?,
                 answer => return answer.map(drop),
             }
         }
@@ -174,7 +199,7 @@ impl KafkaZkClient {
     async fn create_sequential(&self, prefix: &str, data: &[u8]) -> Result<String, ZkError> {
         loop {
             match retry_read(|| self.store.create(prefix, data, CreateMode::PersistentSequential)).await {
-                Err(ZkError::NoNode { .. }) => self.ensure_paths(parents(prefix)).await?,
+                Err(ZkError::NoNode { .. }) => self.ensure_path(parent(prefix)).await?,
                 answer => return answer,
             }
         }
@@ -200,6 +225,10 @@ fn decoded<T>(
 /// `/a/b/c` has `/a` and `/a/b`.
 fn parents(path: &str) -> Vec<String> {
     path.match_indices('/').skip(1).map(|(end, _)| path[..end].to_owned()).collect()
+}
+
+fn parent(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(parent, _)| parent)
 }
 
 /// The ids that a listing of `/brokers/ids` names; children that are no numbers are nobody's.

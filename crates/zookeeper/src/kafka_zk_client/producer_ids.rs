@@ -20,7 +20,7 @@ impl KafkaZkClient {
         };
         loop {
             let Some(found) = decoded(retry_read(|| self.store.get(path)).await, path, decode)? else {
-                self.ensure_paths([path.to_owned()]).await?;
+                self.ensure_path(path).await?;
                 continue;
             };
             let next =

@@ -84,7 +84,7 @@ impl KafkaZkClient {
             match error {
                 ZkError::NodeExists { .. } | ZkError::OutcomeUnknown { .. } => {}
                 ZkError::NoNode { .. } => {
-                    self.ensure_paths(["/brokers".to_owned(), paths::BROKER_IDS.to_owned()]).await?;
+                    self.ensure_path(paths::BROKER_IDS).await?;
                     continue;
                 }
                 error => return Err(error.into()),
@@ -135,7 +135,7 @@ impl KafkaZkClient {
         ids: &[BrokerId],
     ) -> Result<Vec<(BrokerId, Versioned<BrokerRegistration>)>, ZkError> {
         let answers =
-            self.pipelined(ids, |id| self.read(paths::broker(*id), BrokerRegistration::decode)).await;
+            self.read_all(ids.iter().copied().map(paths::broker).collect(), BrokerRegistration::decode).await;
         let mut brokers = Vec::with_capacity(ids.len());
         for (id, answer) in ids.iter().zip(answers) {
             match answer {

@@ -6,7 +6,7 @@ use ottla_model::{BrokerId, Uuid};
 use super::{ControllerView, KafkaZkClient, broker_ids, decoded, parents};
 use crate::paths;
 use crate::records::{ClusterId, ControllerRecord, decode_controller_epoch};
-use crate::store::{CreateMode, ZkError, retry_read};
+use crate::store::{ZkError, retry_read};
 
 /// The znodes that every broker makes sure of when it starts.
 pub const PERSISTENT_PATHS: [&str; 14] = [
@@ -82,28 +82,19 @@ impl KafkaZkClient {
             missing.iter().flat_map(|path| parents(path)).chain(missing.clone()).collect();
         all.sort();
         all.dedup();
-        let wants_id = all.iter().position(|path| path == paths::CLUSTER_ID);
-        let creations: Vec<_> = all
-            .iter()
-            .map(|path| {
-                let data = if path == paths::CLUSTER_ID { cluster_id.encode() } else { vec![] };
-                let (store, path) = (self.store.clone(), path.clone());
-                retry_read(move || store.create(&path, &data, CreateMode::Persistent))
-            })
-            .collect();
-        for (index, created) in join_all(creations).await.into_iter().enumerate() {
-            match created {
-                Ok(_) => {}
-                // Another broker was faster, or the answer to our own creation was lost: what stands there counts.
-                Err(ZkError::NodeExists { .. }) if wants_id == Some(index) => {
-                    return match self.read(paths::CLUSTER_ID.to_owned(), ClusterId::decode).await? {
-                        Some(found) => Ok(found.record),
-                        None => Err(ZkError::NoNode { path: paths::CLUSTER_ID.to_owned() }),
-                    };
-                }
-                Err(ZkError::NodeExists { .. }) => {}
-                Err(error) => return Err(error),
-            }
+        let znodes = all.into_iter().map(|path| {
+            let data = if path == paths::CLUSTER_ID { cluster_id.encode() } else { vec![] };
+            (path, data)
+        });
+        let znodes: Vec<_> = znodes.collect();
+        let id_at = znodes.iter().position(|(path, _)| path == paths::CLUSTER_ID);
+        let made = self.create_missing(znodes).await?;
+        if id_at.is_some_and(|at| !made[at]) {
+            // Another broker was faster, or the answer to our own creation was lost: what stands there counts.
+            let found = self.read(paths::CLUSTER_ID.to_owned(), ClusterId::decode).await?;
+            return found
+                .map(|found| found.record)
+                .ok_or_else(|| ZkError::NoNode { path: paths::CLUSTER_ID.to_owned() });
         }
         Ok(cluster_id)
     }
@@ -120,7 +111,7 @@ impl KafkaZkClient {
                     })?;
                     return Ok(BrokerId(id));
                 }
-                Err(ZkError::NoNode { .. }) => self.ensure_paths([paths::BROKER_SEQUENCE.to_owned()]).await?,
+                Err(ZkError::NoNode { .. }) => self.ensure_path(paths::BROKER_SEQUENCE).await?,
                 Err(error) => return Err(error),
             }
         }

@@ -9,7 +9,7 @@ use ottla_model::{PartitionEpoch, TopicName, TopicPartition};
 use super::{ControllerFence, FencedError, KafkaZkClient, Versioned};
 use crate::paths;
 use crate::records::PartitionState;
-use crate::store::{CreateMode, Op, OpResult, ZkError};
+use crate::store::{CreateMode, Op, OpResult, ZkError, retry_read};
 
 /// One state to be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,10 +95,7 @@ impl KafkaZkClient {
         &self,
         partitions: &[TopicPartition],
     ) -> Vec<Result<Option<Versioned<PartitionState>>, ZkError>> {
-        self.pipelined(partitions, |partition| {
-            self.read(paths::partition_state(partition), PartitionState::decode)
-        })
-        .await
+        self.read_all(partitions.iter().map(paths::partition_state).collect(), PartitionState::decode).await
     }
 
     /// Changes a state as a partition's leader, where `inter.broker.protocol.version` is below 2.7-IV2: without a fence.
@@ -108,13 +105,12 @@ impl KafkaZkClient {
         state: &PartitionState,
         expected: PartitionEpoch,
     ) -> Result<PartitionEpoch, StateWriteError> {
-        let path = paths::partition_state(partition);
-        match self.store.set(&path, &state.encode(), Some(expected.0)).await {
+        let (path, data) = (paths::partition_state(partition), state.encode());
+        // Done twice, the second finds another version, and then compares: so it may be repeated.
+        match retry_read(|| self.store.set(&path, &data, Some(expected.0))).await {
             Ok(stat) => Ok(PartitionEpoch(stat.version)),
             Err(ZkError::NoNode { .. }) => Err(StateWriteError::Gone),
-            Err(ZkError::BadVersion { .. } | ZkError::OutcomeUnknown { .. }) => {
-                self.compare(partition, state).await
-            }
+            Err(ZkError::BadVersion { .. }) => self.compare(partition, state).await,
             Err(error) => Err(error.into()),
         }
     }

@@ -1,6 +1,5 @@
 //! Topics: their creation, their assignment, their end.
 
-use futures_util::future::join_all;
 use ottla_model::TopicName;
 
 use super::{ControllerFence, FencedError, KafkaZkClient, Versioned};
@@ -54,10 +53,10 @@ impl KafkaZkClient {
                 (Some(0), ZkError::NodeExists { .. }) => config_exists = true,
                 (Some(0), ZkError::NoNode { .. }) if config_exists => config_exists = false,
                 (Some(0), ZkError::NoNode { .. }) => {
-                    self.ensure_paths([paths::CONFIG.to_owned(), "/config/topics".to_owned()]).await?;
+                    self.ensure_path("/config/topics").await?;
                 }
                 (Some(1), ZkError::NoNode { .. }) => {
-                    self.ensure_paths(["/brokers".to_owned(), paths::TOPICS.to_owned()]).await?;
+                    self.ensure_path(paths::TOPICS).await?;
                 }
                 (Some(1), ZkError::NodeExists { .. }) => {
                     return Err(CreateTopicError::Exists(topic.to_string()));
@@ -100,7 +99,7 @@ impl KafkaZkClient {
         &self,
         topics: &[TopicName],
     ) -> Vec<Result<Option<Versioned<TopicAssignment>>, ZkError>> {
-        self.pipelined(topics, |topic| self.read(paths::topic(topic), TopicAssignment::decode)).await
+        self.read_all(topics.iter().map(|topic| paths::topic(topic)).collect(), TopicAssignment::decode).await
     }
 
     /// Topics with a watch on each. A topic that is gone has no watch.
@@ -108,8 +107,7 @@ impl KafkaZkClient {
         &self,
         topics: &[TopicName],
     ) -> Vec<Result<Option<(Versioned<TopicAssignment>, Watch)>, ZkError>> {
-        self.pipelined(topics, |topic| {
-            let path = paths::topic(topic);
+        self.pipelined(topics.iter().map(|topic| paths::topic(topic)).collect(), |path| {
             let store = self.store.clone();
             let reading = retry_read({
                 let path = path.clone();
@@ -196,12 +194,10 @@ impl KafkaZkClient {
     async fn descendants(&self, root: &str) -> Result<Vec<String>, ZkError> {
         let mut levels: Vec<Vec<String>> = vec![vec![root.to_owned()]];
         while let Some(level) = levels.last().filter(|level| !level.is_empty()) {
-            let listings = join_all(level.iter().map(|path| async move {
-                let children = self.children(path).await?;
-                Ok::<_, ZkError>(
-                    children.into_iter().map(move |child| format!("{path}/{child}")).collect::<Vec<_>>(),
-                )
-            }));
+            let listings = self.pipelined(level.clone(), |path| async move {
+                let children = self.children(&path).await?;
+                Ok::<_, ZkError>(children.iter().map(|child| format!("{path}/{child}")).collect::<Vec<_>>())
+            });
             let below = listings.await.into_iter().collect::<Result<Vec<_>, _>>()?.concat();
             levels.push(below);
         }
