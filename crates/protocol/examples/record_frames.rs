@@ -6,7 +6,7 @@
 //!
 //! `CLIENT` and `BROKER` name both ends, such as `kafka-clients-3.9.1`. With `VERSION`, the broker's ApiVersions answer is cut down
 //! to it on the way, so that a client which negotiates speaks this version, or the nearest below. The broker has to advertise the
-//! proxy's address. Of each API, version and direction the longest frame up to 1,500 bytes is kept.
+//! proxy's address. Of each API, version and direction the longest frame up to 1,500 bytes is kept, or the shortest beyond.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -21,7 +21,8 @@ use bytes::{Bytes, BytesMut};
 use ottla_protocol::messages::{ApiVersionsResponse, RequestHeader};
 use ottla_protocol::{ApiKey, Message, frame};
 
-const FRAME_BYTES_MAX: usize = 1500;
+/// Frames beyond this are kept only where there is no shorter one.
+const FRAME_BYTES_WANTED_MAX: usize = 1500;
 
 struct Recorder {
     folder: PathBuf,
@@ -133,7 +134,7 @@ impl Recorder {
         let folder = self.folder.join(snake_case(key.name()));
         let path = folder.join(format!("v{version}-{direction}-{sender}.hex"));
         let _one_at_a_time = self.writing.lock().unwrap();
-        if frame.len() > FRAME_BYTES_MAX || kept_length(&path) >= frame.len() {
+        if !is_better(frame.len(), kept_length(&path)) {
             return;
         }
         let mut text = format!(
@@ -152,6 +153,16 @@ impl Recorder {
         if let Err(error) = fs::create_dir_all(folder).and_then(|()| fs::write(&path, text)) {
             eprintln!("{}: {error}", path.display());
         }
+    }
+}
+
+fn is_better(length: usize, kept_length: usize) -> bool {
+    let too_long = |length| length > FRAME_BYTES_WANTED_MAX;
+    match (too_long(length), too_long(kept_length)) {
+        (false, false) => length > kept_length,
+        (false, true) => true,
+        (true, false) => kept_length == 0,
+        (true, true) => length < kept_length,
     }
 }
 
