@@ -1,3 +1,22 @@
-//! The broker.
+//! The broker: the dull edge that joins the cores to the network, the disk and ZooKeeper.
 
 pub mod config;
+
+mod apis;
+mod config_changes;
+mod controller;
+mod fetch_session;
+mod hosted_partition;
+mod housekeeping;
+mod metadata_cache;
+mod parking;
+mod producer_ids;
+mod purgatory;
+mod random;
+mod record_rules;
+mod replica_manager;
+mod server;
+mod topic_configs;
+mod topics;
+
+pub use server::{RunningBroker, StartError};

@@ -1,0 +1,28 @@
+//! Random numbers for names and places. Not for secrets.
+
+use std::hash::{BuildHasher, RandomState};
+
+use ottla_model::Uuid;
+
+/// The standard library seeds each hasher from the system's generator; hashing nothing gives its seed away.
+fn half() -> u64 {
+    RandomState::new().hash_one(0u8)
+}
+
+pub fn number() -> u128 {
+    u128::from(half()) << 64 | u128::from(half())
+}
+
+/// A number from 0 to `end`, which is excluded; 0 if that is empty.
+pub fn below(end: usize) -> usize {
+    if end == 0 { 0 } else { (half() % end as u64) as usize }
+}
+
+/// A new topic or cluster id.
+pub fn uuid() -> Uuid {
+    loop {
+        if let Some(id) = Uuid::from_random(number().to_be_bytes()) {
+            return id;
+        }
+    }
+}

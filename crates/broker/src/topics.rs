@@ -1,0 +1,260 @@
+//! Making topics, and having them deleted.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use ottla_controller::{AssignmentRefusal, assign_replicas};
+use ottla_model::{BrokerId, InvalidTopicName, TopicName, Uuid};
+use ottla_protocol::ErrorCode;
+use ottla_zookeeper::records::{EntityConfig, TopicAssignment};
+use ottla_zookeeper::{CreateTopicError, ZkError};
+
+use crate::config::{ConfigError, ProtocolVersion, TopicConfig, TopicOverrides};
+use crate::random;
+use crate::server::Broker;
+
+/// Topics that the coordinators write.
+pub fn is_internal(name: &str) -> bool {
+    matches!(name, "__consumer_offsets" | "__transaction_state")
+}
+
+/// A topic as somebody asks for it.
+#[derive(Debug, Clone)]
+pub struct NewTopic {
+    pub name: TopicName,
+    pub placement: Placement,
+    pub config: TopicOverrides,
+}
+
+/// Where its partitions go.
+#[derive(Debug, Clone)]
+pub enum Placement {
+    /// Spread over the live brokers; `None` takes the broker's default.
+    Spread { partitions: Option<i32>, replication_factor: Option<i32> },
+    /// By hand: replicas of each partition, the preferred leader first.
+    Manual(BTreeMap<i32, Vec<BrokerId>>),
+}
+
+/// A topic that may be made, and how.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    pub name: TopicName,
+    pub assignment: BTreeMap<i32, Vec<BrokerId>>,
+    pub config: TopicOverrides,
+}
+
+/// Why a topic is not made. The texts are what Kafka tells its clients.
+#[derive(Debug, thiserror::Error)]
+pub enum CreateError {
+    #[error(transparent)]
+    Name(#[from] InvalidTopicName),
+    #[error("Topic '{0}' already exists.")]
+    Exists(TopicName),
+    #[error("Topic '{name}' collides with existing topics: {other}")]
+    Collides { name: TopicName, other: TopicName },
+    #[error("{0} is reserved and cannot be created")]
+    Reserved(TopicName),
+    #[error("Number of partitions must be larger than 0.")]
+    Partitions,
+    #[error("Replication factor must be larger than 0.")]
+    ReplicationFactor,
+    #[error("Replication factor: {asked} larger than available brokers: {available}.")]
+    TooFewBrokers { asked: i32, available: usize },
+    #[error(
+        "Both numPartitions or replicationFactor and replicasAssignments were set. Both cannot be used at the same time."
+    )]
+    CountsAndAssignment,
+    #[error("{0}")]
+    Assignment(String),
+    #[error("Null value not supported for topic configs: {0}")]
+    NullConfig(String),
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    ZooKeeper(#[from] ZkError),
+}
+
+impl CreateError {
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            CreateError::Name(_) | CreateError::Collides { .. } => ErrorCode::InvalidTopicException,
+            CreateError::Exists(_) => ErrorCode::TopicAlreadyExists,
+            CreateError::Reserved(_) | CreateError::CountsAndAssignment => ErrorCode::InvalidRequest,
+            CreateError::Partitions => ErrorCode::InvalidPartitions,
+            CreateError::ReplicationFactor | CreateError::TooFewBrokers { .. } => {
+                ErrorCode::InvalidReplicationFactor
+            }
+            CreateError::Assignment(_) => ErrorCode::InvalidReplicaAssignment,
+            CreateError::NullConfig(_) | CreateError::Config(_) => ErrorCode::InvalidConfig,
+            CreateError::ZooKeeper(_) => ErrorCode::UnknownServerError,
+        }
+    }
+}
+
+/// Checks a request for a topic and decides where its replicas go. Changes nothing.
+pub fn plan(broker: &Broker, topic: NewTopic) -> Result<Plan, CreateError> {
+    let NewTopic { name, placement, config } = topic;
+    if name.as_str() == "__cluster_metadata" {
+        return Err(CreateError::Reserved(name));
+    }
+    if broker.metadata.topic(&name).is_some() {
+        return Err(CreateError::Exists(name));
+    }
+    if let Some(other) = collision(broker, &name) {
+        return Err(CreateError::Collides { name, other });
+    }
+    let assignment = match placement {
+        Placement::Spread { partitions, replication_factor } => {
+            let defaults = &broker.config.topics;
+            let partitions = partitions.unwrap_or(defaults.partitions);
+            let factor = replication_factor.unwrap_or(defaults.replication_factor.into());
+            spread(broker, partitions, factor)?
+        }
+        Placement::Manual(assignment) => checked(assignment)?,
+    };
+    TopicConfig::validate(&broker.config.settings, &config)?;
+    Ok(Plan { name, assignment, config })
+}
+
+/// An existing topic whose name is the same but for `.` and `_`: their metrics would be the same.
+fn collision(broker: &Broker, name: &TopicName) -> Option<TopicName> {
+    if !name.contains(['.', '_']) {
+        return None;
+    }
+    let topics = broker.metadata.topics();
+    topics.iter().find(|topic| topic.name.collides_with(name)).map(|topic| topic.name.clone())
+}
+
+fn spread(
+    broker: &Broker,
+    partitions: i32,
+    replication_factor: i32,
+) -> Result<BTreeMap<i32, Vec<BrokerId>>, CreateError> {
+    let brokers: Vec<BrokerId> = broker.metadata.brokers().iter().map(|broker| broker.id).collect();
+    let start = random::below(brokers.len());
+    let shift = random::below(brokers.len());
+    let placed = assign_replicas(&brokers, partitions, replication_factor, start, shift);
+    let placed = placed.map_err(|refusal| match refusal {
+        AssignmentRefusal::Partitions(_) => CreateError::Partitions,
+        AssignmentRefusal::ReplicationFactor { asked: ..=0, .. } => CreateError::ReplicationFactor,
+        AssignmentRefusal::ReplicationFactor { asked, brokers } => {
+            CreateError::TooFewBrokers { asked, available: brokers }
+        }
+    })?;
+    Ok((0..).zip(placed).collect())
+}
+
+/// Partitions from 0 without a gap, each with the same number of replicas, none of them twice. Whether the brokers live
+/// is not asked, as Kafka does not.
+fn checked(assignment: BTreeMap<i32, Vec<BrokerId>>) -> Result<BTreeMap<i32, Vec<BrokerId>>, CreateError> {
+    let refuse = |why: &str| Err(CreateError::Assignment(why.to_owned()));
+    if !assignment.keys().copied().eq(0..assignment.len() as i32) {
+        return refuse("partitions must be numbered from 0 without a gap");
+    }
+    let factor = assignment.values().next().map_or(0, Vec::len);
+    for replicas in assignment.values() {
+        if replicas.is_empty() {
+            return refuse("a partition must have at least one replica");
+        }
+        if replicas.len() != factor {
+            return refuse("all partitions must have the same number of replicas");
+        }
+        if replicas.iter().collect::<BTreeSet<_>>().len() != replicas.len() {
+            return refuse("a broker can hold only one replica of a partition");
+        }
+        if replicas.iter().any(|replica| replica.0 < 0) {
+            return refuse("broker ids must not be negative");
+        }
+    }
+    Ok(assignment)
+}
+
+/// Writes a planned topic into ZooKeeper, where the controller finds it.
+pub async fn create(broker: &Broker, plan: &Plan) -> Result<Uuid, CreateError> {
+    let has_ids = broker.config.inter_broker_protocol >= ProtocolVersion::V2_8_IV0;
+    let topic_id = has_ids.then(random::uuid);
+    let assignment =
+        TopicAssignment { topic_id, partitions: plan.assignment.clone(), ..Default::default() };
+    // Before the controller can order this broker to make a log with it.
+    broker.topic_configs.set(&plan.name, plan.config.clone());
+    let config = EntityConfig(plan.config.clone());
+    match broker.zookeeper.create_topic(&plan.name, &assignment, &config).await {
+        Ok(()) => Ok(topic_id.unwrap_or(Uuid::ZERO)),
+        Err(CreateTopicError::Exists(_)) => Err(CreateError::Exists(plan.name.clone())),
+        Err(CreateTopicError::Zk(error)) => Err(error.into()),
+    }
+}
+
+/// Makes a topic that a client asked the metadata of, with the broker's defaults. One that appeared meanwhile is as good.
+pub async fn auto_create(broker: &Broker, name: &TopicName) -> Result<(), CreateError> {
+    let placement = if is_internal(name) {
+        let (offsets, transactions) = (&broker.config.offsets, &broker.config.transactions);
+        let (partitions, factor) = match name.as_str() {
+            "__consumer_offsets" => (offsets.topic_partitions, offsets.topic_replication_factor),
+            _ => (transactions.topic_partitions, transactions.topic_replication_factor),
+        };
+        Placement::Spread { partitions: Some(partitions), replication_factor: Some(factor.into()) }
+    } else {
+        Placement::Spread { partitions: None, replication_factor: None }
+    };
+    let config = TopicOverrides::new();
+    let planned = plan(broker, NewTopic { name: name.clone(), placement, config });
+    let created = match planned {
+        Ok(plan) => create(broker, &plan).await.map(drop),
+        Err(error) => Err(error),
+    };
+    match created {
+        Err(CreateError::Exists(_)) => Ok(()),
+        other => other,
+    }
+}
+
+/// Asks the controller to delete a topic.
+pub async fn mark_for_deletion(broker: &Broker, name: &TopicName) -> Result<(), ZkError> {
+    broker.zookeeper.mark_topic_for_deletion(name).await.map(drop)
+}
+
+/// Whether clients can use the topic: every partition has a leader.
+pub fn has_leaders(broker: &Broker, name: &str) -> bool {
+    broker.metadata.topic(name).is_some_and(|topic| {
+        topic.partitions.values().all(|partition| partition.leader != BrokerId::NONE)
+    })
+}
+
+/// Waits for the metadata to say so, but no longer than `timeout`. `false` if it did not.
+pub async fn wait_until(broker: &Broker, timeout: Duration, so: impl Fn(&Broker) -> bool) -> bool {
+    let mut changes = broker.metadata.changes();
+    let wait = async {
+        while !so(broker) {
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(timeout, wait).await.is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn assignments_by_hand_follow_the_rules() {
+        let assignment = |replicas: &[(i32, &[i32])]| -> BTreeMap<i32, Vec<BrokerId>> {
+            let ids = |ids: &[i32]| ids.iter().copied().map(BrokerId).collect();
+            replicas.iter().map(|(partition, replicas)| (*partition, ids(replicas))).collect()
+        };
+        for (why, replicas, legal) in [
+            ("two partitions of two", vec![(0, &[1, 2][..]), (1, &[2, 1])], true),
+            ("a broker that may not live", vec![(0, &[99][..])], true),
+            ("a gap", vec![(0, &[1][..]), (2, &[1])], false),
+            ("not from 0", vec![(1, &[1][..])], false),
+            ("no replica", vec![(0, &[][..])], false),
+            ("uneven", vec![(0, &[1, 2][..]), (1, &[1])], false),
+            ("one broker twice", vec![(0, &[1, 1][..])], false),
+            ("a negative id", vec![(0, &[-1][..])], false),
+        ] {
+            assert_eq!(checked(assignment(&replicas)).is_ok(), legal, "{why}");
+        }
+    }
+}
