@@ -37,7 +37,7 @@ impl ProducerState {
 /// let mut builder = BatchBuilder::new();
 /// builder.append(Timestamp(1_700_000_000_000), Some(b"key"), Some(b"value"), &[]);
 /// let batch = builder.finish();
-/// assert_eq!(batch.len(), 61 + 16);
+/// assert_eq!(batch.len(), 61 + 15);
 /// ```
 #[derive(Debug, Clone)]
 pub struct BatchBuilder {
