@@ -214,7 +214,8 @@ impl<K: Clone + Eq + Hash> FetchSessions<K> {
         };
         wanted.into_iter().for_each(|(key, wanted)| session.want(key, wanted));
         let free = self.sessions.len() < self.slots;
-        if id <= 0 || session.is_empty() || self.sessions.contains_key(&id) || !(free || self.evict(&session)) {
+        if id <= 0 || session.is_empty() || self.sessions.contains_key(&id) || !(free || self.evict(&session))
+        {
             return None;
         }
         Some(self.sessions.entry(id).or_insert(session))
@@ -383,7 +384,10 @@ mod tests {
         for id in [7, 8] {
             sessions.go_on(id, 1, true, [], [], LATER).unwrap();
         }
-        assert!(sessions.open(9, false, true, [(4, wanted(0))], LATER).is_none(), "fewer partitions than both");
+        assert!(
+            sessions.open(9, false, true, [(4, wanted(0))], LATER).is_none(),
+            "fewer partitions than both"
+        );
         let many = [4, 5, 6].map(|key| (key, wanted(0)));
         assert!(sessions.open(10, false, true, many, LATER).is_some());
         assert!(sessions.get_mut(8).is_none(), "the smaller of the two went");

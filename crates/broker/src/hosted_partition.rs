@@ -143,7 +143,10 @@ pub struct ReadOutcome {
 
 #[derive(Debug)]
 pub enum Found {
-    Records { region: Option<Region<Disk>>, aborted: Option<Vec<AbortedTransaction>> },
+    Records {
+        region: Option<Region<Disk>>,
+        aborted: Option<Vec<AbortedTransaction>>,
+    },
     /// The reader's log and this one part after this epoch and offset.
     Diverging(EpochEnd),
 }
@@ -548,9 +551,12 @@ impl HostedPartition {
         }
         let watermarks = state.watermarks();
         let fetchable_end = watermarks.readable_by(reader);
-        let landmark = |offset, leader_epoch| FoundTimestamp { timestamp: Timestamp::NONE, offset, leader_epoch };
+        let landmark =
+            |offset, leader_epoch| FoundTimestamp { timestamp: Timestamp::NONE, offset, leader_epoch };
         match query {
-            OffsetQuery::Latest => return Ok(Some(landmark(fetchable_end, Some(state.replica.leader_epoch())))),
+            OffsetQuery::Latest => {
+                return Ok(Some(landmark(fetchable_end, Some(state.replica.leader_epoch()))));
+            }
             OffsetQuery::Earliest => {
                 let start = watermarks.log_start;
                 return Ok(Some(landmark(start, state.log.leader_epochs().epoch_of(start))));
@@ -629,11 +635,7 @@ impl Watermarks {
 }
 
 /// Whether the reader's log, whose last record is of `epoch` and lies before `offset`, parts from ours (KIP-595).
-fn diverges(
-    log: &Log<Disk>,
-    epoch: LeaderEpoch,
-    offset: Offset,
-) -> Result<Option<EpochEnd>, ReadFailure> {
+fn diverges(log: &Log<Disk>, epoch: LeaderEpoch, offset: Offset) -> Result<Option<EpochEnd>, ReadFailure> {
     let end = log.epoch_end_offset(epoch).ok_or(ReadFailure::UnknownEpoch)?;
     Ok((end.epoch < epoch || end.end_offset < offset).then_some(end))
 }

@@ -11,7 +11,8 @@ use crate::server::{Broker, stopping};
 pub async fn run(broker: Arc<Broker>, mut stopped: watch::Receiver<bool>) {
     let every = |period: std::time::Duration| {
         // Beyond a century a timer is no timer any more: that is how "never" is configured.
-        let period = period.clamp(std::time::Duration::from_millis(1), std::time::Duration::from_secs(3_000_000_000));
+        let period =
+            period.clamp(std::time::Duration::from_millis(1), std::time::Duration::from_secs(3_000_000_000));
         let mut interval = interval_at(tokio::time::Instant::now() + period, period);
         interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
         interval

@@ -3,9 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use ottla_model::{
-    BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicName, TopicPartition, Uuid,
-};
+use ottla_model::{BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicName, TopicPartition, Uuid};
 use parking_lot::RwLock;
 use tokio::sync::watch;
 
@@ -142,9 +140,10 @@ impl MetadataCache {
 impl Image {
     fn merge(&mut self, name: TopicPartition, id: Uuid, partition: PartitionImage) {
         let TopicPartition { topic, partition: number } = name;
-        let image = self.topics.entry(topic.clone()).or_insert_with(|| {
-            Arc::new(TopicImage { name: topic.clone(), id, partitions: BTreeMap::new() })
-        });
+        let image = self
+            .topics
+            .entry(topic.clone())
+            .or_insert_with(|| Arc::new(TopicImage { name: topic.clone(), id, partitions: BTreeMap::new() }));
         if image.id != id {
             // Deleted and made again while we were not looking: nothing of the old one is true any more.
             self.names.remove(&image.id);

@@ -48,6 +48,9 @@ mod tests {
         let ids = ProducerIds::default();
         assert_eq!(ids.take(), None, "no block yet");
         *ids.block.lock() = Some((4000, 4001));
-        assert_eq!([ids.take(), ids.take(), ids.take()], [Some(ProducerId(4000)), Some(ProducerId(4001)), None]);
+        assert_eq!(
+            [ids.take(), ids.take(), ids.take()],
+            [Some(ProducerId(4000)), Some(ProducerId(4001)), None]
+        );
     }
 }

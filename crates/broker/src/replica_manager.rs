@@ -345,7 +345,8 @@ impl ReplicaManager {
         now: Timestamp,
     ) -> Result<(), ReplicaFailure> {
         let hosted = self.find(&partition.topic, partition.partition);
-        if let Some(current) = hosted.as_ref().and_then(|hosted| hosted.current_leader()).map(|(_, epoch)| epoch)
+        if let Some(current) =
+            hosted.as_ref().and_then(|hosted| hosted.current_leader()).map(|(_, epoch)| epoch)
             && epoch >= LeaderEpoch(0)
             && epoch < current
         {

@@ -146,7 +146,9 @@ pub enum StartError {
     ZooKeeper(#[from] ZkError),
     #[error(transparent)]
     Register(#[from] RegisterError),
-    #[error("broker.id is not set, and broker.id.generation.enable=false forbids to generate one; set broker.id")]
+    #[error(
+        "broker.id is not set, and broker.id.generation.enable=false forbids to generate one; set broker.id"
+    )]
     NoBrokerId,
 }
 
@@ -312,7 +314,8 @@ fn limits(config: &Config) -> Limits {
 fn announce(broker: &Broker, advertised: &[Endpoint], server: &SocketServer, took: Duration) {
     for (listener, address) in server.local_addrs() {
         let told = advertised.iter().find(|endpoint| endpoint.name.as_str() == &**listener);
-        let told = told.map_or_else(|| "not advertised".to_owned(), |endpoint| format!("advertised as {endpoint}"));
+        let told =
+            told.map_or_else(|| "not advertised".to_owned(), |endpoint| format!("advertised as {endpoint}"));
         tracing::info!("listener {listener} on {address}, {told}");
     }
     tracing::info!(

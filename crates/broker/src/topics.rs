@@ -173,8 +173,7 @@ fn checked(assignment: BTreeMap<i32, Vec<BrokerId>>) -> Result<BTreeMap<i32, Vec
 pub async fn create(broker: &Broker, plan: &Plan) -> Result<Uuid, CreateError> {
     let has_ids = broker.config.inter_broker_protocol >= ProtocolVersion::V2_8_IV0;
     let topic_id = has_ids.then(random::uuid);
-    let assignment =
-        TopicAssignment { topic_id, partitions: plan.assignment.clone(), ..Default::default() };
+    let assignment = TopicAssignment { topic_id, partitions: plan.assignment.clone(), ..Default::default() };
     // Before the controller can order this broker to make a log with it.
     broker.topic_configs.set(&plan.name, plan.config.clone());
     let config = EntityConfig(plan.config.clone());
@@ -216,9 +215,10 @@ pub async fn mark_for_deletion(broker: &Broker, name: &TopicName) -> Result<(), 
 
 /// Whether clients can use the topic: every partition has a leader.
 pub fn has_leaders(broker: &Broker, name: &str) -> bool {
-    broker.metadata.topic(name).is_some_and(|topic| {
-        topic.partitions.values().all(|partition| partition.leader != BrokerId::NONE)
-    })
+    broker
+        .metadata
+        .topic(name)
+        .is_some_and(|topic| topic.partitions.values().all(|partition| partition.leader != BrokerId::NONE))
 }
 
 /// Waits for the metadata to say so, but no longer than `timeout`. `false` if it did not.

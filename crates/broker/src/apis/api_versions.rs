@@ -14,8 +14,11 @@ pub const API: Api = Api { key: ApiKey::ApiVersions, versions: 0..=4, handle };
 
 fn handle(mut call: Call) -> Result<Reply, DecodeError> {
     let request: ApiVersionsRequest = call.decode()?;
-    if call.version >= 3 && !(is_software(&request.client_software_name) && is_software(&request.client_software_version)) {
-        let response = ApiVersionsResponse { error_code: ErrorCode::InvalidRequest as i16, ..Default::default() };
+    if call.version >= 3
+        && !(is_software(&request.client_software_name) && is_software(&request.client_software_version))
+    {
+        let response =
+            ApiVersionsResponse { error_code: ErrorCode::InvalidRequest as i16, ..Default::default() };
         return Ok(call.reply(&response));
     }
     let api_keys = APIS.iter().map(row).collect();

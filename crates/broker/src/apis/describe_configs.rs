@@ -39,7 +39,10 @@ fn handle(mut call: Call) -> Result<Reply, DecodeError> {
             }
         };
         let wanted = |config: &DescribedConfig| {
-            resource.configuration_keys.as_ref().is_none_or(|keys| keys.iter().any(|key| *key == *config.name))
+            resource
+                .configuration_keys
+                .as_ref()
+                .is_none_or(|keys| keys.iter().any(|key| *key == *config.name))
         };
         let configs = described.into_iter().filter(wanted).map(|config| row(&request, config));
         DescribeConfigsResult {
@@ -65,7 +68,9 @@ fn describe(call: &Call, resource: &DescribeConfigsResource) -> Result<Vec<Descr
             }
             describe_topic(&broker.config.settings, &broker.topic_configs.overrides(&name))
         }
-        BROKER if *resource.resource_name == broker.id.to_string() => describe_broker(&broker.config.settings),
+        BROKER if *resource.resource_name == broker.id.to_string() => {
+            describe_broker(&broker.config.settings)
+        }
         BROKER if resource.resource_name.is_empty() => {
             describe_broker(&broker.config.settings).map(|mut described| {
                 described.retain(|config| config.source == Source::DynamicDefaultBroker);

@@ -39,10 +39,9 @@ pub async fn apply(broker: &Broker, version: i16, request: &LeaderAndIsrRequest)
     let mut response = LeaderAndIsrResponse::default();
     for state in &request.ungrouped_partition_states {
         let partition_error = follow(broker, version, &state.topic_name, Uuid::ZERO, state);
-        response.partition_errors.push(LeaderAndIsrPartitionError {
-            topic_name: state.topic_name.clone(),
-            ..partition_error
-        });
+        response
+            .partition_errors
+            .push(LeaderAndIsrPartitionError { topic_name: state.topic_name.clone(), ..partition_error });
     }
     for topic in &request.topic_states {
         let errors = topic.partition_states.iter().map(|state| {
@@ -69,8 +68,10 @@ pub async fn apply(broker: &Broker, version: i16, request: &LeaderAndIsrRequest)
 async fn load_new_topics(broker: &Broker, request: &LeaderAndIsrRequest) {
     let flat = request.ungrouped_partition_states.iter().map(|state| &*state.topic_name);
     let named = flat.chain(request.topic_states.iter().map(|topic| &*topic.topic_name));
-    let new: Vec<TopicName> =
-        named.filter(|topic| !broker.replicas.holds(topic)).filter_map(|topic| TopicName::new(topic).ok()).collect();
+    let new: Vec<TopicName> = named
+        .filter(|topic| !broker.replicas.holds(topic))
+        .filter_map(|topic| TopicName::new(topic).ok())
+        .collect();
     if !new.is_empty()
         && let Err(error) = broker.load_topic_configs(&new).await
     {

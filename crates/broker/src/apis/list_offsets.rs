@@ -85,6 +85,9 @@ fn look_up(
         _ => return Err(ErrorCode::UnsupportedVersion),
     };
     let epoch = (wanted.current_leader_epoch >= 0).then_some(LeaderEpoch(wanted.current_leader_epoch));
+    // Versions before 4 have no room for it.
+    let told_epoch =
+        |epoch: Option<LeaderEpoch>| epoch.filter(|_| call.version >= 4).unwrap_or(LeaderEpoch::NONE);
     let Some(found) = hosted.find_offset(reader, query, epoch).map_err(|failure| failure.code())? else {
         return Ok(nothing_found(partition_index));
     };
@@ -92,7 +95,7 @@ fn look_up(
         partition_index,
         timestamp: found.timestamp.0,
         offset: found.offset.0,
-        leader_epoch: found.leader_epoch.unwrap_or(LeaderEpoch::NONE).0,
+        leader_epoch: told_epoch(found.leader_epoch).0,
         ..Default::default()
     })
 }

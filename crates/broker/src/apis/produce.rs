@@ -31,10 +31,8 @@ fn handle(mut call: Call) -> Result<Reply, DecodeError> {
     let request: ProduceRequest = call.decode()?;
     let acks = RequiredAcks::from_wire(request.acks);
     let mut waiting = Waiting { timeout_ms: request.timeout_ms, partitions: Vec::new() };
-    let mut response = ProduceResponse {
-        responses: Vec::with_capacity(request.topic_data.len()),
-        ..Default::default()
-    };
+    let mut response =
+        ProduceResponse { responses: Vec::with_capacity(request.topic_data.len()), ..Default::default() };
     for topic in request.topic_data {
         let name = topic_name(&call, &topic.name, topic.topic_id);
         let mut partition_responses = Vec::with_capacity(topic.partition_data.len());
@@ -141,9 +139,12 @@ impl Failure {
             answer.log_start_offset = hosted.watermarks().map_or(-1, |watermarks| watermarks.log_start.0);
         }
         if error == ErrorCode::NotLeaderOrFollower || error == ErrorCode::FencedLeaderEpoch {
-            answer.current_leader = hosted.current_leader().map_or_else(Default::default, |(leader, epoch)| {
-                LeaderIdAndEpoch { leader_id: leader.0, leader_epoch: epoch.0, ..Default::default() }
-            });
+            answer.current_leader =
+                hosted.current_leader().map_or_else(Default::default, |(leader, epoch)| LeaderIdAndEpoch {
+                    leader_id: leader.0,
+                    leader_epoch: epoch.0,
+                    ..Default::default()
+                });
         }
         answer
     }

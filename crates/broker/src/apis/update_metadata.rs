@@ -34,10 +34,8 @@ pub fn apply(broker: &Broker, version: i16, request: &UpdateMetadataRequest) -> 
         return error;
     }
     let brokers = request.live_brokers.iter().map(|broker| image(broker, version)).collect();
-    let flat = request
-        .ungrouped_partition_states
-        .iter()
-        .map(|state| (state.topic_name.as_str(), Uuid::ZERO, state));
+    let flat =
+        request.ungrouped_partition_states.iter().map(|state| (state.topic_name.as_str(), Uuid::ZERO, state));
     let grouped = request.topic_states.iter().flat_map(|topic| {
         topic.partition_states.iter().map(|state| (topic.topic_name.as_str(), topic.topic_id, state))
     });

@@ -333,8 +333,11 @@ impl Term {
                 let names: Vec<TopicPartition> = writes.iter().map(|write| write.partition.clone()).collect();
                 let writes = writes.into_iter().map(state_write).collect();
                 let written = self.broker.zookeeper.write_states(self.fence, writes).await;
-                let outcomes: Result<Vec<_>, End> =
-                    names.into_iter().zip(written).map(|(name, written)| Ok((name, outcome(written.1)?))).collect();
+                let outcomes: Result<Vec<_>, End> = names
+                    .into_iter()
+                    .zip(written)
+                    .map(|(name, written)| Ok((name, outcome(written.1)?)))
+                    .collect();
                 return Ok(Some(Event::StatesWritten(outcomes?)));
             }
             Effect::SendLeaderAndIsr { broker, partitions } => {
@@ -563,7 +566,8 @@ fn outcome(written: Result<ottla_model::PartitionEpoch, StateWriteError>) -> Res
 }
 
 fn replicas_stopped(broker: BrokerId, response: &StopReplicaResponse) -> Event {
-    let stopped = response.partition_errors.iter().filter(|answer| answer.error_code == ErrorCode::None as i16);
+    let stopped =
+        response.partition_errors.iter().filter(|answer| answer.error_code == ErrorCode::None as i16);
     let partitions = stopped.filter_map(|answer| {
         let topic = TopicName::new(&answer.topic_name).ok()?;
         Some(TopicPartition::new(topic, answer.partition_index))

@@ -215,14 +215,13 @@ pub fn stop_replicas(
                 request.topics.push(StopReplicaTopicV1 { name, partition_indexes, ..Default::default() });
             }
             _ => {
-                let partition_states = partition_indexes.into_iter().map(|partition_index| {
-                    StopReplicaPartitionState {
+                let partition_states =
+                    partition_indexes.into_iter().map(|partition_index| StopReplicaPartitionState {
                         partition_index,
                         leader_epoch: EPOCH_DURING_DELETE,
                         delete_partition: true,
                         ..Default::default()
-                    }
-                });
+                    });
                 request.topic_states.push(StopReplicaTopicState {
                     topic_name: name,
                     partition_states: partition_states.collect(),

@@ -121,7 +121,8 @@ impl Fetch {
                 WantedTopic { name: topic.topic, id: topic.topic_id, partitions }
             })
             .collect();
-        let max_bytes = (request.max_bytes.max(0) as usize).min(call.broker.config.network.fetch_bytes_max as usize);
+        let max_bytes =
+            (request.max_bytes.max(0) as usize).min(call.broker.config.network.fetch_bytes_max as usize);
         Fetch {
             reader,
             min_bytes: request.min_bytes.max(0) as usize,
@@ -134,8 +135,7 @@ impl Fetch {
 
     /// Looks into every partition, within the limits of the request.
     fn read(&self) -> Outcome {
-        let mut outcome =
-            Outcome { topics: Vec::with_capacity(self.topics.len()), bytes: 0, urgent: false };
+        let mut outcome = Outcome { topics: Vec::with_capacity(self.topics.len()), bytes: 0, urgent: false };
         for topic in &self.topics {
             let partitions = topic.partitions.iter().map(|wanted| self.read_partition(wanted, &mut outcome));
             let partitions = partitions.collect();
@@ -154,7 +154,12 @@ impl Fetch {
         answer
     }
 
-    fn read_hosted(&self, hosted: &HostedPartition, wanted: &WantedPartition, have: usize) -> FetchedPartition {
+    fn read_hosted(
+        &self,
+        hosted: &HostedPartition,
+        wanted: &WantedPartition,
+        have: usize,
+    ) -> FetchedPartition {
         let request = ReadRequest {
             reader: self.reader,
             offset: wanted.fetch_offset,

@@ -95,7 +95,12 @@ pub struct Envelope {
 /// Puts the response together; record bytes of files are named, not read.
 pub fn write(envelope: Envelope, topics: &[FetchedTopic]) -> Result<Response, EncodeError> {
     let Envelope { version, correlation_id, .. } = envelope;
-    let mut writer = Writer { version, flexible: FetchResponse::is_flexible(version), out: BytesMut::new(), response: None };
+    let mut writer = Writer {
+        version,
+        flexible: FetchResponse::is_flexible(version),
+        out: BytesMut::new(),
+        response: None,
+    };
     frame::encode_response_header(&mut writer.encoder(), ApiKey::Fetch, version, correlation_id)?;
     writer.body(envelope, topics)?;
     Ok(writer.finish())

@@ -1,0 +1,50 @@
+//! `ottla broker`: one broker.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use ottla_broker::RunningBroker;
+use ottla_broker::config::Config;
+
+use super::Command;
+use super::servers::{asked_to_stop, fail, runtime};
+use crate::logging;
+
+pub const COMMAND: Command = Command { name: "broker", about: "run a broker", run };
+
+/// Runs a broker, in the foreground, until SIGTERM or SIGINT.
+#[derive(Debug, Parser)]
+#[command(name = "broker", version)]
+struct Options {
+    /// Its configuration, such as config/server.properties; a name that ends in .toml is read as TOML.
+    properties: PathBuf,
+    /// Sets a key over what the file says; may be given more than once.
+    #[arg(long = "override", value_name = "KEY=VALUE")]
+    overrides: Vec<String>,
+}
+
+fn run(arguments: Vec<String>) -> ExitCode {
+    let options = match Options::try_parse_from(arguments) {
+        Ok(options) => options,
+        Err(error) => return super::usage(&error),
+    };
+    logging::to_stdout();
+    match serve(&options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            tracing::error!("{reason}");
+            fail(reason)
+        }
+    }
+}
+
+fn serve(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
+    let config = Config::load(&options.properties, &options.overrides)?;
+    runtime()?.block_on(async {
+        let broker = RunningBroker::start(config).await?;
+        asked_to_stop().await?;
+        broker.shutdown().await;
+        Ok(())
+    })
+}

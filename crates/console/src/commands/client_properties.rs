@@ -1,0 +1,118 @@
+//! Settings of clients from `--producer-property`, `--consumer.config` and their like.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// Why settings cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum PropertyError {
+    #[error("cannot read {}: {source}", path.display())]
+    Unreadable { path: PathBuf, source: std::io::Error },
+    #[error("{}: {source}", path.display())]
+    Malformed { path: PathBuf, source: ottla_properties::ParseError },
+    #[error("{0:?} is not NAME=VALUE")]
+    NotAPair(String),
+    #[error("{name} must be {expected}, not {value:?}")]
+    Value { name: String, value: String, expected: &'static str },
+}
+
+/// Settings by Kafka's names. Remembers which of them were asked for, so that the others can be complained about.
+#[derive(Debug, Default)]
+pub struct ClientProperties {
+    given: BTreeMap<String, String>,
+    used: RefCell<BTreeSet<String>>,
+}
+
+impl ClientProperties {
+    /// The settings of a file, and over them those of the command line.
+    pub fn new(file: Option<&Path>, pairs: &[String]) -> Result<ClientProperties, PropertyError> {
+        let mut given: BTreeMap<String, String> = BTreeMap::new();
+        if let Some(path) = file {
+            given.extend(read_file(path)?);
+        }
+        for pair in pairs {
+            let (name, value) = split(pair)?;
+            given.insert(name, value);
+        }
+        Ok(ClientProperties { given, used: RefCell::default() })
+    }
+
+    pub fn text(&self, name: &str) -> Option<&str> {
+        let value = self.given.get(name)?;
+        self.used.borrow_mut().insert(name.to_owned());
+        Some(value.trim())
+    }
+
+    pub fn number(&self, name: &str) -> Result<Option<u64>, PropertyError> {
+        self.parsed(name, "a whole number, 0 or more", |text| text.parse().ok())
+    }
+
+    pub fn boolean(&self, name: &str) -> Result<Option<bool>, PropertyError> {
+        self.parsed(name, "true or false", |text| text.to_ascii_lowercase().parse().ok())
+    }
+
+    fn parsed<T>(
+        &self,
+        name: &str,
+        expected: &'static str,
+        parse: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<Option<T>, PropertyError> {
+        let Some(text) = self.text(name) else { return Ok(None) };
+        match parse(text) {
+            Some(value) => Ok(Some(value)),
+            None => Err(PropertyError::Value { name: name.to_owned(), value: text.to_owned(), expected }),
+        }
+    }
+
+    /// Settings that nobody asked for: misspelt, or without meaning here.
+    pub fn unused(&self) -> impl Iterator<Item = &str> {
+        // Said on the command line, or without a counterpart in this program.
+        const NEEDLESS: &[&str] = &["bootstrap.servers", "key.serializer", "value.serializer"];
+        let used = self.used.borrow();
+        let unused: Vec<&str> = self
+            .given
+            .keys()
+            .map(String::as_str)
+            .filter(|name| !used.contains(*name) && !NEEDLESS.contains(name))
+            .collect();
+        unused.into_iter()
+    }
+}
+
+/// `NAME=VALUE`; later `=` belong to the value.
+pub fn split(pair: &str) -> Result<(String, String), PropertyError> {
+    let (name, value) = pair.split_once('=').ok_or_else(|| PropertyError::NotAPair(pair.to_owned()))?;
+    Ok((name.trim().to_owned(), value.to_owned()))
+}
+
+/// A Java properties file.
+pub fn read_file(path: &Path) -> Result<Vec<(String, String)>, PropertyError> {
+    let unreadable = |source| PropertyError::Unreadable { path: path.to_owned(), source };
+    let malformed = |source| PropertyError::Malformed { path: path.to_owned(), source };
+    let bytes = std::fs::read(path).map_err(unreadable)?;
+    let properties = ottla_properties::parse(&bytes).map_err(malformed)?;
+    Ok(properties.entries().iter().map(|entry| (entry.key.clone(), entry.value.clone())).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unused_settings_are_known_by_name() {
+        let pairs = ["acks=1", "linger.ms=5", "no.such=x"].map(str::to_owned);
+        let given = ClientProperties::new(None, &pairs).unwrap();
+        assert_eq!(given.text("acks"), Some("1"));
+        assert_eq!(given.number("linger.ms").unwrap(), Some(5));
+        assert_eq!(given.unused().collect::<Vec<_>>(), ["no.such"]);
+    }
+
+    #[test]
+    fn bad_values_name_the_setting_and_what_it_takes() {
+        let given = ClientProperties::new(None, &["linger.ms=soon".to_owned()]).unwrap();
+        let error = given.number("linger.ms").unwrap_err();
+        assert_eq!(error.to_string(), "linger.ms must be a whole number, 0 or more, not \"soon\"");
+        assert!(ClientProperties::new(None, &["acks".to_owned()]).is_err());
+    }
+}

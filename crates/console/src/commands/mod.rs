@@ -1,0 +1,39 @@
+//! The commands of the program, one file each.
+
+mod broker;
+mod client_properties;
+mod console_consumer;
+mod console_producer;
+mod dev;
+mod line_reader;
+mod record_formatter;
+mod servers;
+mod zookeeper;
+mod zookeeper_brokers;
+
+use std::process::ExitCode;
+
+/// One command: its name is the name of the script without `.sh`.
+pub struct Command {
+    pub name: &'static str,
+    pub about: &'static str,
+    /// Takes the arguments, the command's own name first.
+    pub run: fn(Vec<String>) -> ExitCode,
+}
+
+/// Every command there is, in the order of the help.
+pub const COMMANDS: &[Command] = &[
+    dev::COMMAND,
+    broker::COMMAND,
+    zookeeper::COMMAND,
+    console_producer::COMMAND,
+    console_consumer::COMMAND,
+];
+
+/// What clap has to say about the arguments. Help and versions go to standard output and succeed; complaints go to standard
+/// error and fail with Kafka's exit code.
+fn usage(error: &clap::Error) -> ExitCode {
+    // Nothing can be done about an output that is closed.
+    let _ = error.print();
+    if error.use_stderr() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}

@@ -1,0 +1,51 @@
+//! `ottla zookeeper`: the single-node ZooKeeper for development.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use ottla_zookeeper_server::{Config, Server};
+
+use super::Command;
+use super::servers::{asked_to_stop, fail, runtime};
+use crate::logging;
+
+pub const COMMAND: Command =
+    Command { name: "zookeeper", about: "run the single-node ZooKeeper for development", run };
+
+/// Runs a single-node ZooKeeper for development, in the foreground, until SIGTERM or SIGINT.
+#[derive(Debug, Parser)]
+#[command(name = "zookeeper", version)]
+struct Options {
+    /// Its configuration, such as config/zookeeper.properties.
+    properties: PathBuf,
+}
+
+fn run(arguments: Vec<String>) -> ExitCode {
+    let options = match Options::try_parse_from(arguments) {
+        Ok(options) => options,
+        Err(error) => return super::usage(&error),
+    };
+    logging::to_stdout();
+    match serve(&options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => fail(reason),
+    }
+}
+
+fn serve(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
+    let path = &options.properties;
+    let bytes = std::fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    let config = Config::parse(&bytes).map_err(|error| format!("{}: {error}", path.display()))?;
+    runtime()?.block_on(async {
+        let server = Server::bind(config).await?;
+        server
+            .run(async {
+                if let Err(error) = asked_to_stop().await {
+                    tracing::error!(%error, "cannot wait for signals");
+                }
+            })
+            .await?;
+        Ok(())
+    })
+}
