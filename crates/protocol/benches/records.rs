@@ -55,10 +55,8 @@ fn main() {
         }
     }
     let (batch, plain) = batch(Codec::Lz4, 1 << 20);
-    let to_zstd = TopicRules {
-        compression: TargetCompression::Fixed(Compression::from(Codec::Zstd)),
-        ..rules(&batch)
-    };
+    let to_zstd =
+        TopicRules { compression: TargetCompression::Fixed(Compression::from(Codec::Zstd)), ..rules(&batch) };
     let seconds = measure(time, &mut || {
         black_box(validate(black_box(&batch), AppendOrigin::Client, &to_zstd, NOW).expect("valid"));
     });
@@ -74,7 +72,8 @@ fn batch(codec: Codec, size: usize) -> (Bytes, usize) {
     let mut builder = BatchBuilder::new().with_compression(codec);
     let mut at = 0u64;
     while builder.size() < size - 120 {
-        let value = format!("{{\"id\":{at},\"user\":\"user-{}\",\"state\":\"{}\"}}", at * 7919 % 1000, at % 3);
+        let value =
+            format!("{{\"id\":{at},\"user\":\"user-{}\",\"state\":\"{}\"}}", at * 7919 % 1000, at % 3);
         let value = format!("{value:.<100}");
         builder.append(Timestamp(NOW.0 + at as i64 / 10), None, Some(value.as_bytes()), &[]);
         at += 1;

@@ -12,10 +12,7 @@ const T: i64 = 1_700_000_000_000;
 
 fn unhex(hex: &str) -> Vec<u8> {
     let digits: Vec<u8> = hex.bytes().filter(u8::is_ascii_hexdigit).collect();
-    digits
-        .chunks(2)
-        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
-        .collect()
+    digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
 }
 
 fn only_batch(bytes: &[u8]) -> Batch<'_> {
@@ -66,8 +63,7 @@ fn a_magic_0_message_is_read_and_written_as_kafka_does() {
 
 #[test]
 fn a_magic_1_message_is_read_and_written_as_kafka_does() {
-    let bytes =
-        unhex("0000000000000005 00000017 c1672ac5 01 00 0000018bcfe56800 ffffffff 00000001 76");
+    let bytes = unhex("0000000000000005 00000017 c1672ac5 01 00 0000018bcfe56800 ffffffff 00000001 76");
     let batch = only_batch(&bytes);
     assert_eq!(batch.header().timestamp_type(), Some(TimestampType::CreateTime));
     assert_eq!(records_of(&batch), [plain(5, T, None, Some("v"))]);
