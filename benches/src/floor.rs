@@ -33,7 +33,10 @@ pub enum Storage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Edge {
     Threads,
+    /// On tokio's multi-thread runtime, as the broker runs.
     Network,
+    /// On a current-thread runtime.
+    NetworkOneThread,
 }
 
 #[derive(Debug)]
@@ -343,9 +346,15 @@ impl Floor {
     }
 
     /// Serves for ever behind `ottla-network`.
-    pub async fn run_network(self) -> Result<(), ottla_network::BindError> {
+    pub async fn run_network(
+        self,
+        socket_buffer_bytes: Option<usize>,
+    ) -> Result<(), ottla_network::BindError> {
         let host = self.address.ip().to_string();
-        let listener = ListenerConfig::new("PLAINTEXT", &host, self.address.port()).bind()?;
+        let mut listener = ListenerConfig::new("PLAINTEXT", &host, self.address.port());
+        listener.send_buffer_bytes = socket_buffer_bytes;
+        listener.receive_buffer_bytes = socket_buffer_bytes;
+        let listener = listener.bind()?;
         let service = Arc::new(Networked(Arc::new(self)));
         let _server = SocketServer::start(vec![listener], Limits::default(), service)?;
         std::future::pending().await

@@ -82,6 +82,9 @@ enum What {
         directory: PathBuf,
         #[arg(long, default_value_t = 1)]
         partitions: i32,
+        /// SO_SNDBUF and SO_RCVBUF with `--edge network`; the kernel's choice if absent
+        #[arg(long)]
+        socket_buffer_bytes: Option<usize>,
     },
 }
 
@@ -97,15 +100,16 @@ fn main() -> Result<(), Box<dyn Error>> {
             let shapes = if shapes.is_empty() { ALL_SHAPES.to_vec() } else { shapes };
             with_floors(brokers, |brokers| compare::compare(brokers, &shapes, runs, seconds))
         }
-        What::Floor { listen, storage, edge, directory, partitions } => {
+        What::Floor { listen, storage, edge, directory, partitions, socket_buffer_bytes } => {
             let broker = floor::Floor::new(listen, storage, directory, partitions);
-            match edge {
-                floor::Edge::Threads => broker.run_threads(TcpListener::bind(listen)?)?,
-                floor::Edge::Network => {
-                    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-                    runtime.block_on(async { tokio::spawn(broker.run_network()).await })??;
-                }
-            }
+            let mut runtime = match edge {
+                floor::Edge::Threads => return Ok(broker.run_threads(TcpListener::bind(listen)?)?),
+                floor::Edge::Network => tokio::runtime::Builder::new_multi_thread(),
+                floor::Edge::NetworkOneThread => tokio::runtime::Builder::new_current_thread(),
+            };
+            let runtime = runtime.enable_all().build()?;
+            let serving = broker.run_network(socket_buffer_bytes);
+            runtime.block_on(async { tokio::spawn(serving).await })??;
             Ok(())
         }
     }

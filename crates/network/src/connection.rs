@@ -25,6 +25,7 @@ use crate::frame_reader::{Frame, FrameReader, ReadError};
 use crate::outbound::Outbound;
 use crate::request_memory::{Charge, RequestMemory};
 use crate::service::{Answer, Peer, PendingAnswer, Reply, Service};
+use crate::stranger::Stranger;
 use crate::transport::Transport;
 
 /// Finished answers that a client has not read may take this much memory before its next request is
@@ -41,7 +42,8 @@ const STARVED_MAX: Duration = Duration::from_secs(10);
 /// Why a connection ended.
 #[derive(Debug)]
 pub(crate) enum Disconnect {
-    /// The peer closed. `torn`: the beginning of a frame it did not finish.
+    /// The peer closed, or will say no more. `torn`: the beginning of the frame it did not finish, if that
+    /// was its first.
     ByPeer {
         torn: Option<Vec<u8>>,
     },
@@ -293,6 +295,12 @@ impl<S: Service, T: Transport> Connection<S, T> {
             Poll::Ready(Ok(_)) => {
                 self.last_moved = Instant::now();
                 self.starved = None;
+                if self.requests == 0
+                    && let Some(first) = self.reader.torn_frame()
+                    && Stranger::recognise_torn(&first).is_some()
+                {
+                    return Poll::Ready(Err(Disconnect::ByPeer { torn: Some(first) }));
+                }
                 Poll::Ready(Ok(()))
             }
             Poll::Ready(Err(ReadError::Size { size, first })) => {
@@ -342,5 +350,184 @@ impl Slot {
             return memory;
         }
         0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::IoSlice;
+
+    use bytes::Bytes;
+    use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
+    use tokio::task::JoinHandle;
+    use tokio::time::{advance, timeout};
+
+    use super::*;
+    use crate::service::FileRegion;
+
+    /// A socket with buffers of a known size and no kernel behind it, so that time can be paused.
+    struct Pipe(DuplexStream);
+
+    impl AsyncRead for Pipe {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            buffer: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_read(cx, buffer)
+        }
+    }
+
+    impl Transport for Pipe {
+        fn poll_send(
+            &mut self,
+            cx: &mut Context<'_>,
+            slices: &[IoSlice<'_>],
+            _: bool,
+        ) -> Poll<io::Result<usize>> {
+            Pin::new(&mut self.0).poll_write(cx, &slices[0])
+        }
+
+        fn poll_send_file(&mut self, _: &mut Context<'_>, _: &FileRegion) -> Poll<io::Result<usize>> {
+            unreachable!("no file is sent here")
+        }
+    }
+
+    /// `N`: the frame back, now. `L`: the same, after an hour. `D`: 20 bytes for each of ours.
+    struct Clockwork {
+        calls: std::sync::atomic::AtomicUsize,
+    }
+
+    impl Service for Clockwork {
+        type Connection = ();
+
+        fn connected(&self, _: &Peer) {}
+
+        fn call(&self, _: &mut (), request: Bytes) -> Reply {
+            self.calls.fetch_add(1, Ordering::Relaxed);
+            match request.first() {
+                Some(b'L') => Reply::later(async {
+                    tokio::time::sleep(HOUR).await;
+                    Answer::Send(request.into())
+                }),
+                Some(b'D') => Reply::now(vec![0; request.len() * 20]),
+                _ => Reply::now(request),
+            }
+        }
+    }
+
+    const HOUR: Duration = Duration::from_secs(3600);
+    const IDLE_MAX: Duration = Duration::from_secs(600);
+
+    struct Served {
+        client: DuplexStream,
+        service: Arc<Clockwork>,
+        task: JoinHandle<Disconnect>,
+    }
+
+    /// A connection whose pipe holds 64 KiB in each direction.
+    fn serve(memory: Arc<RequestMemory>) -> Served {
+        let (client, server) = duplex(64 << 10);
+        let service = Arc::new(Clockwork { calls: Default::default() });
+        let peer = Peer { listener: "PLAINTEXT".into(), address: ([127, 0, 0, 1], 1).into(), id: 1 };
+        let limits =
+            ConnectionLimits { request_bytes_max: 100 << 20, in_flight_max: 64, idle_max: Some(IDLE_MAX) };
+        let connection = Connection::new(service.clone(), &peer, Pipe(server), limits, memory);
+        let task = tokio::spawn(connection.run(Arc::new(Stop::default())));
+        Served { client, service, task }
+    }
+
+    fn unlimited() -> Arc<RequestMemory> {
+        RequestMemory::new(None)
+    }
+
+    fn frame(content: &[u8]) -> Vec<u8> {
+        [&(content.len() as u32).to_be_bytes(), content].concat()
+    }
+
+    /// The time at which the connection ended, and why. Paused time jumps to the next timer.
+    async fn end_of(task: JoinHandle<Disconnect>) -> (Duration, Disconnect) {
+        let start = Instant::now();
+        let disconnect = task.await.expect("no panic");
+        (start.elapsed(), disconnect)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_on_which_nothing_moves_ends_after_the_idle_time() {
+        let silent = serve(unlimited());
+        let (after, why) = end_of(silent.task).await;
+        assert!(
+            matches!(why, Disconnect::Idle) && after.abs_diff(IDLE_MAX) < Duration::from_secs(1),
+            "{why:?}"
+        );
+
+        let mut half_sent = serve(unlimited());
+        advance(IDLE_MAX / 2).await;
+        half_sent.client.write_all(&frame(b"never whole")[..7]).await.unwrap();
+        let (after, why) = end_of(half_sent.task).await;
+        assert!(
+            matches!(why, Disconnect::Idle) && after.abs_diff(IDLE_MAX) < Duration::from_secs(1),
+            "{why:?}"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_waits_for_an_answer_is_not_idle() {
+        let mut served = serve(unlimited());
+        served.client.write_all(&frame(b"L")).await.unwrap();
+        let start = Instant::now();
+        assert_eq!(served.client.read_u32().await.unwrap(), 1);
+        assert!(start.elapsed() >= HOUR);
+        let (after, why) = end_of(served.task).await;
+        assert!(
+            matches!(why, Disconnect::Idle) && after.abs_diff(IDLE_MAX) < Duration::from_secs(1),
+            "{why:?}"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_reads_nothing_stops_being_served_and_ends_as_idle() {
+        let mut served = serve(unlimited());
+        let requests = frame(&[b'D'; 1000]).repeat(10_000);
+        let writing = timeout(Duration::from_secs(1), served.client.write_all(&requests)).await;
+        assert!(writing.is_err(), "nobody takes them any more");
+        // 20 KB an answer: the pipe's 64 KiB, what may lie unsent, and the one on top.
+        let calls = served.service.calls.load(Ordering::Relaxed);
+        assert!((UNSENT_MEMORY_MAX / 20_000..25).contains(&calls), "{calls} handled");
+        let (after, why) = end_of(served.task).await;
+        assert!(matches!(why, Disconnect::Idle) && after <= IDLE_MAX, "{why:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_of_the_stream_lets_finished_answers_go_and_drops_the_rest() {
+        let mut served = serve(unlimited());
+        let requests = [frame(b"none"), frame(b"ntwo"), frame(b"L"), frame(b"nlost")].concat();
+        served.client.write_all(&requests).await.unwrap();
+        served.client.shutdown().await.unwrap();
+        let (after, why) = end_of(served.task).await;
+        assert!(matches!(why, Disconnect::ByPeer { torn: None }), "{why:?}");
+        assert!(after < Duration::from_secs(1), "nobody waits for a long poll whose client has gone");
+        let mut received = Vec::new();
+        served.client.read_to_end(&mut received).await.unwrap();
+        assert!(received.starts_with(&[frame(b"none"), frame(b"ntwo")].concat()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_incomplete_request_gives_way_when_the_memory_is_used_up() {
+        let memory = RequestMemory::new(Some(300 << 10));
+        let mut hog = serve(memory.clone());
+        let large = frame(&vec![b'n'; 1 << 20]);
+        hog.client.write_all(&large[..900 << 10]).await.unwrap();
+        // The hog stops sending; another one needs what it holds.
+        let mut other = serve(memory.clone());
+        let writing = tokio::spawn(async move {
+            other.client.write_all(&large).await.unwrap();
+            other.client.read_u32().await.unwrap()
+        });
+        let (after, why) = end_of(hog.task).await;
+        assert!(matches!(why, Disconnect::Starved), "{why:?}");
+        assert!(after <= STARVED_MAX + Duration::from_secs(1), "{after:?}");
+        assert_eq!(writing.await.unwrap(), 1 << 20, "the other one is served now");
+        assert_eq!(memory.used(), 0);
     }
 }

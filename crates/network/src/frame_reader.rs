@@ -229,3 +229,162 @@ impl FrameReader {
 fn capacity_for(size: usize, received: usize, trusted: usize) -> usize {
     size.min((received * GROWTH).max(trusted).max(SMALLEST))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Gives its bytes in pieces of the given sizes, one a read; pending when there are none.
+    struct Pieces<'a> {
+        bytes: &'a [u8],
+        sizes: Box<dyn Iterator<Item = usize> + 'a>,
+    }
+
+    impl AsyncRead for Pieces<'_> {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            buffer: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            if self.bytes.is_empty() {
+                return Poll::Pending;
+            }
+            let count =
+                self.sizes.next().unwrap_or(usize::MAX).clamp(1, self.bytes.len()).min(buffer.remaining());
+            let (piece, rest) = self.bytes.split_at(count);
+            buffer.put_slice(piece);
+            self.bytes = rest;
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    fn context() -> Context<'static> {
+        Context::from_waker(std::task::Waker::noop())
+    }
+
+    fn frame(content: &[u8]) -> Vec<u8> {
+        [&(content.len() as u32).to_be_bytes(), content].concat()
+    }
+
+    /// Reads until the source is dry.
+    fn read_all(reader: &mut FrameReader, mut source: Pieces<'_>) -> Result<Vec<Bytes>, ReadError> {
+        let mut frames = Vec::new();
+        while let Poll::Ready(read) = reader.poll_read(&mut context(), &mut source, 100 << 20) {
+            read?;
+            frames.extend(std::iter::from_fn(|| reader.next()).map(|frame| frame.bytes));
+        }
+        Ok(frames)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn frames_come_out_as_they_went_in_however_the_stream_is_cut(
+            lens in prop::collection::vec(prop_oneof![0usize..300, 4_000usize..20_000, 100_000usize..400_000], 0..12),
+            cuts in prop::collection::vec(prop_oneof![1usize..9, 1usize..5_000, 1usize..200_000], 0..60),
+        ) {
+            let frames: Vec<Vec<u8>> = lens.iter().map(|len| (0..*len).map(|at| (at * 7 + len) as u8).collect()).collect();
+            let stream: Vec<u8> = frames.iter().flat_map(|content| frame(content)).collect();
+            let mut reader = FrameReader::new(RequestMemory::new(None));
+            let sizes = Box::new(cuts.into_iter());
+            let read = read_all(&mut reader, Pieces { bytes: &stream, sizes }).expect("sizes are legal");
+            prop_assert_eq!(read, frames);
+            prop_assert!(reader.torn_frame().is_none());
+        }
+    }
+
+    #[test]
+    fn a_buffer_follows_what_arrived_and_not_what_was_announced() {
+        let announced = [&(100u32 << 20).to_be_bytes()[..], &vec![0; 3 << 20]].concat();
+        let mut reader = FrameReader::new(RequestMemory::new(None));
+        let mut source = Pieces { bytes: &announced, sizes: Box::new(std::iter::repeat(10_000)) };
+        let mut arrived = 0;
+        while let Poll::Ready(count) = reader.poll_read(&mut context(), &mut source, 100 << 20) {
+            arrived += count.unwrap();
+            let Partial::Body { received, .. } = &reader.partial else { panic!("the frame is not whole") };
+            let capacity = received.capacity();
+            assert!(capacity <= (arrived * GROWTH).max(SMALLEST), "{capacity} bytes for {arrived} received");
+        }
+        assert_eq!(arrived, announced.len());
+    }
+
+    #[test]
+    fn a_connection_that_delivered_a_large_frame_gets_the_next_buffer_at_once() {
+        let size = 1 << 20;
+        let stream = [frame(&vec![1; size]), frame(&vec![2; size])[..20_000].to_vec()].concat();
+        let mut reader = FrameReader::new(RequestMemory::new(None));
+        let frames =
+            read_all(&mut reader, Pieces { bytes: &stream, sizes: Box::new(std::iter::empty()) }).unwrap();
+        assert_eq!(frames.len(), 1);
+        let Partial::Body { received, .. } = &reader.partial else { panic!("the second is not whole") };
+        assert_eq!(received.capacity(), size);
+    }
+
+    #[test]
+    fn a_small_request_owns_no_more_than_its_bytes() {
+        let stream: Vec<u8> = (0..50u8).flat_map(|content| frame(&[content; 100])).collect();
+        let mut reader = FrameReader::new(RequestMemory::new(None));
+        let frames =
+            read_all(&mut reader, Pieces { bytes: &stream, sizes: Box::new(std::iter::empty()) }).unwrap();
+        assert_eq!(frames.len(), 50);
+        for frame in frames {
+            let owned = frame.try_into_mut().expect("nobody shares it");
+            assert_eq!(owned.capacity(), 100);
+        }
+    }
+
+    #[test]
+    fn impossible_sizes_are_refused_with_what_came_with_them() {
+        for (size, allowed) in
+            [(5, true), (1000, true), (1001, false), (i32::MAX, false), (-1, false), (i32::MIN, false)]
+        {
+            let stream = [&size.to_be_bytes()[..], b"who?"].concat();
+            for cut in [1, 4, 8] {
+                let mut reader = FrameReader::new(RequestMemory::new(None));
+                let mut source = Pieces { bytes: &stream, sizes: Box::new(std::iter::repeat(cut)) };
+                let refused = loop {
+                    match reader.poll_read(&mut context(), &mut source, 1000) {
+                        Poll::Ready(Ok(_)) => {}
+                        Poll::Ready(Err(ReadError::Size { size: got, first })) => {
+                            assert_eq!(got, size);
+                            assert!(stream.starts_with(&first) && first.len() >= 4);
+                            break true;
+                        }
+                        Poll::Ready(Err(ReadError::Io(error))) => panic!("{error}"),
+                        Poll::Pending => break false,
+                    }
+                };
+                assert_eq!(refused, !allowed, "{size} in pieces of {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_large_frame_is_charged_until_it_is_answered_and_a_small_one_never() {
+        let memory = RequestMemory::new(Some(1 << 20));
+        let mut reader = FrameReader::new(memory.clone());
+        let small = frame(&vec![0; FREE]);
+        let mut source = Pieces { bytes: &small, sizes: Box::new(std::iter::empty()) };
+        while reader.poll_read(&mut context(), &mut source, u32::MAX).is_ready() {}
+        let small = reader.next().unwrap();
+        assert_eq!((small.bytes.len(), memory.used()), (FREE, 0));
+
+        let large = frame(&vec![0; 2 << 20]);
+        let mut source = Pieces { bytes: &large, sizes: Box::new(std::iter::empty()) };
+        while reader.poll_read(&mut context(), &mut source, u32::MAX).is_ready() {}
+        let first = reader.next().expect("the limit may be passed by the frame that reaches it");
+        assert_eq!(memory.used(), (2 << 20) - FREE as u64);
+
+        let mut source = Pieces { bytes: &large, sizes: Box::new(std::iter::empty()) };
+        while reader.poll_read(&mut context(), &mut source, u32::MAX).is_ready() {}
+        assert!(reader.next().is_none(), "the next one waits");
+        assert!(source.bytes.len() > large.len() - 2 * SCRATCH, "and is left in the socket");
+
+        drop(first);
+        assert_eq!(memory.used(), 0);
+        while reader.poll_read(&mut context(), &mut source, u32::MAX).is_ready() {}
+        drop(reader.next().expect("its turn has come"));
+        assert_eq!(memory.used(), 0);
+    }
+}

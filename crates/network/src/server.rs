@@ -221,7 +221,7 @@ fn log_panic(ended: Result<(), JoinError>) {
 fn log_disconnect(peer: &Peer, disconnect: Disconnect, limit: &LogLimit) {
     let (trouble, first): (Cow<'static, str>, Vec<u8>) = match disconnect {
         Disconnect::ByPeer { torn: Some(first) } if Stranger::recognise(&first).is_some() => {
-            ("the peer closed in the middle of its first request".into(), first)
+            ("its first request is not whole".into(), first)
         }
         Disconnect::Size { size, first, unknown_peer } => (
             format!("a request of {size} bytes (see socket.request.max.bytes)").into(),

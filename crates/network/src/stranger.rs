@@ -73,6 +73,13 @@ impl Stranger {
         }
     }
 
+    /// As [`Stranger::recognise`], for the beginning of a frame whose rest will never come: this stranger's
+    /// whole first message counts its size field in, and then it waits for us. No Kafka request begins so.
+    pub(crate) fn recognise_torn(first: &[u8]) -> Option<Stranger> {
+        // API key 1234 for SSLRequest and GSSENCRequest.
+        matches!(first, [0, 0, 0, 8, 4, 210, 22, 47 | 48]).then_some(Stranger::Postgres)
+    }
+
     /// What whoever reads the log should do.
     pub fn cure(self) -> &'static str {
         match self {
