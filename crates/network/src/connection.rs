@@ -13,8 +13,7 @@ use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -77,21 +76,32 @@ impl From<io::Error> for Disconnect {
 /// Tells connections and acceptors to finish.
 #[derive(Debug, Default)]
 pub(crate) struct Stop {
-    called: AtomicBool,
+    /// Set when called: until when they may take their time.
+    deadline: OnceLock<Instant>,
     notify: Notify,
 }
 
 impl Stop {
-    pub(crate) fn call(&self) {
-        self.called.store(true, Ordering::Release);
+    /// The first call counts.
+    pub(crate) fn call(&self, deadline: Instant) {
+        self.deadline.get_or_init(|| deadline);
         self.notify.notify_waiters();
     }
 
-    pub(crate) async fn wait(&self) {
+    /// Waits for the call; gives its deadline.
+    pub(crate) async fn called(&self) -> Instant {
         let notified = self.notify.notified();
-        if !self.called.load(Ordering::Acquire) {
-            notified.await;
+        match self.deadline.get() {
+            Some(deadline) => *deadline,
+            None => {
+                notified.await;
+                self.deadline.get().copied().unwrap_or_else(Instant::now)
+            }
         }
+    }
+
+    fn is_called(&self) -> bool {
+        self.deadline.get().is_some()
     }
 }
 
@@ -170,7 +180,7 @@ impl<S: Service, T: Transport> Connection<S, T> {
                 registered = true;
                 let _ = called.as_mut().poll(cx);
             }
-            if self.ending.is_none() && stop.called.load(Ordering::Acquire) {
+            if self.ending.is_none() && stop.is_called() {
                 self.ending = Some(Disconnect::Drained);
             }
             self.poll(cx)
@@ -356,6 +366,7 @@ impl Slot {
 #[cfg(test)]
 mod tests {
     use std::io::IoSlice;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use bytes::Bytes;
     use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
@@ -395,7 +406,7 @@ mod tests {
 
     /// `N`: the frame back, now. `L`: the same, after an hour. `D`: 20 bytes for each of ours.
     struct Clockwork {
-        calls: std::sync::atomic::AtomicUsize,
+        calls: AtomicUsize,
     }
 
     impl Service for Clockwork {
@@ -428,7 +439,7 @@ mod tests {
     /// A connection whose pipe holds 64 KiB in each direction.
     fn serve(memory: Arc<RequestMemory>) -> Served {
         let (client, server) = duplex(64 << 10);
-        let service = Arc::new(Clockwork { calls: Default::default() });
+        let service = Arc::new(Clockwork { calls: AtomicUsize::new(0) });
         let peer = Peer { listener: "PLAINTEXT".into(), address: ([127, 0, 0, 1], 1).into(), id: 1 };
         let limits =
             ConnectionLimits { request_bytes_max: 100 << 20, in_flight_max: 64, idle_max: Some(IDLE_MAX) };

@@ -125,14 +125,11 @@ impl SocketServer {
 
     /// Closes the ports, lets answers that are due leave for at most `grace`, then closes what remains.
     ///
-    /// Answers that wait for something outside ([`Reply::Later`](crate::Reply::Later)) are waited for; the
+    /// When this returns, no request is being handled any more. Answers that wait for something outside ([`Reply::Later`](crate::Reply::Later)) are waited for; the
     /// service should bring long polls to an end first.
     pub async fn shutdown(mut self, grace: Duration) {
-        self.stop.call();
-        let deadline = Instant::now() + grace;
-        while let Ok(Some(_)) = timeout_at(deadline, self.acceptors.join_next()).await {}
-        // Dropping an acceptor drops its connections.
-        self.acceptors.shutdown().await;
+        self.stop.call(Instant::now() + grace);
+        while self.acceptors.join_next().await.is_some() {}
     }
 }
 
@@ -150,21 +147,22 @@ struct Acceptor<S> {
 impl<S: Service> Acceptor<S> {
     async fn run(mut self, listener: TcpListener) {
         let stop = self.stop.clone();
-        let mut stop = std::pin::pin!(stop.wait());
-        loop {
+        let mut stop = std::pin::pin!(stop.called());
+        let deadline = loop {
             tokio::select! {
-                () = &mut stop => break,
+                deadline = &mut stop => break deadline,
                 accepted = listener.accept() => match accepted {
                     Ok((stream, address)) => self.admit(stream, address),
                     Err(error) => self.survive(error).await,
                 },
                 Some(ended) = self.connections.join_next() => log_panic(ended),
             }
-        }
+        };
         drop(listener);
-        while let Some(ended) = self.connections.join_next().await {
+        while let Ok(Some(ended)) = timeout_at(deadline, self.connections.join_next()).await {
             log_panic(ended);
         }
+        self.connections.shutdown().await;
     }
 
     fn admit(&mut self, stream: TcpStream, address: SocketAddr) {
@@ -231,7 +229,7 @@ fn log_disconnect(peer: &Peer, disconnect: Disconnect, limit: &LogLimit) {
         Disconnect::Starved => {
             ("its request did not arrive while queued.max.request.bytes was used up".into(), Vec::new())
         }
-        Disconnect::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+        Disconnect::Io(error) if !is_of_the_network(&error) => {
             (format!("an answer could not be completed: {error}").into(), Vec::new())
         }
         quiet @ (Disconnect::ByPeer { .. } | Disconnect::Idle | Disconnect::Drained | Disconnect::Io(_)) => {
@@ -248,4 +246,20 @@ fn log_disconnect(peer: &Peer, disconnect: Disconnect, limit: &LogLimit) {
             warn!(peer = %peer.address, listener = %peer.listener, unsaid, "connection closed: {trouble}")
         }
     }
+}
+
+/// Cables are pulled and clients killed every day; other errors come from our side, such as a disk's.
+fn is_of_the_network(error: &io::Error) -> bool {
+    use io::ErrorKind::*;
+    matches!(
+        error.kind(),
+        BrokenPipe
+            | ConnectionAborted
+            | ConnectionReset
+            | HostUnreachable
+            | NetworkDown
+            | NetworkUnreachable
+            | NotConnected
+            | TimedOut
+    )
 }
