@@ -49,7 +49,7 @@ type Written = (TopicPartition, Result<PartitionEpoch, StateWriteError>);
 
 /// New partitions of one topic that are created in one transaction.
 ///
-/// Each costs two operations of some 200 bytes in all; a request may not exceed the server's jute.maxbuffer, 1 MiB.
+/// Each takes two operations, 800 bytes with the longest name; a request may not exceed the server's jute.maxbuffer, 1 MiB.
 const NEW_PARTITIONS_PER_MULTI: usize = 500;
 
 impl KafkaZkClient {

@@ -19,6 +19,9 @@ pub enum CreateTopicError {
 /// Times a topic's creation starts again because the tree changed under it.
 const ATTEMPTS: usize = 20;
 
+/// Znodes of a topic that are deleted in one transaction: at most 320 bytes each, in a request of at most 1 MiB.
+const DELETIONS_PER_MULTI: usize = 1000;
+
 impl KafkaZkClient {
     /// Creates a topic: its configuration, which is always written, and then its assignment.
     ///
@@ -154,28 +157,55 @@ impl KafkaZkClient {
 
     /// Removes all that is left of a topic, and at last the mark that asked for it.
     pub async fn delete_topic(&self, fence: ControllerFence, topic: &TopicName) -> Result<(), FencedError> {
-        let root = paths::topic(topic);
+        // What a topic usually has needs no looking for; only where something is left over everything is listed.
+        let mut znodes = self.usual_znodes(topic).await?;
         loop {
-            let mut znodes = self.descendants(&root).await?;
-            znodes.push(root.clone());
-            // The leftmost leaf first: ZooKeeper carries them out in this order, so one pipeline is enough.
-            let deletions = self.pipelined(znodes, |path| self.fenced_again(fence, delete(path))).await;
-            let mut grew = false;
-            for deleted in deletions {
-                match deleted {
-                    Ok(_) | Err(FencedError::Zk(ZkError::NoNode { .. })) => {}
-                    Err(FencedError::Zk(ZkError::NotEmpty { .. })) => grew = true,
-                    Err(error) => return Err(error),
-                }
-            }
-            if !grew {
+            let batches = znodes.chunks(DELETIONS_PER_MULTI).map(<[String]>::to_vec).collect();
+            let deletions = self.pipelined(batches, |batch| self.delete_all(fence, batch)).await;
+            let grew = deletions.into_iter().collect::<Result<Vec<bool>, _>>()?;
+            if !grew.contains(&true) {
                 break;
             }
+            znodes = self.descendants(&paths::topic(topic)).await?;
+            znodes.push(paths::topic(topic));
         }
         for path in [ConfigEntity::topic(topic).znode(), paths::delete_topic(topic)] {
             self.delete_fenced(fence, path).await?;
         }
         Ok(())
+    }
+
+    /// The znodes of a topic and its partitions, children before their parents.
+    async fn usual_znodes(&self, topic: &TopicName) -> Result<Vec<String>, ZkError> {
+        let above = paths::partitions(topic);
+        let partitions = self.children(&above).await?;
+        let mut znodes: Vec<String> = partitions
+            .iter()
+            .flat_map(|partition| [format!("{above}/{partition}/state"), format!("{above}/{partition}")])
+            .collect();
+        znodes.extend([above, paths::topic(topic)]);
+        Ok(znodes)
+    }
+
+    /// Deletes znodes in their order, in one transaction if that works. Answers whether one has got new children.
+    async fn delete_all(&self, fence: ControllerFence, paths: Vec<String>) -> Result<bool, FencedError> {
+        let ops = std::iter::once(fence.check()).chain(paths.iter().cloned().map(delete)).collect();
+        match self.store.multi(ops).await {
+            Ok(_) => return Ok(false),
+            Err(error) if error.index == Some(0) => return Err(FencedError::ControllerMoved),
+            Err(error) if error.source.is_session_over() => return Err(error.source.into()),
+            // One is gone already, or the answer was lost: only each by itself can tell.
+            Err(_) => {}
+        }
+        let mut grew = false;
+        for deleted in self.pipelined(paths, |path| self.fenced_again(fence, delete(path))).await {
+            match deleted {
+                Ok(_) | Err(FencedError::Zk(ZkError::NoNode { .. })) => {}
+                Err(FencedError::Zk(ZkError::NotEmpty { .. })) => grew = true,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(grew)
     }
 
     /// Deletes a znode as the controller; one that is gone already is as good.

@@ -21,6 +21,8 @@ pub enum Loss {
 pub struct LossyStore<S> {
     inner: S,
     counts: Arc<Mutex<Counts>>,
+    /// The path of the last look that was to be followed by a watch.
+    watched: watch::Sender<String>,
 }
 
 #[derive(Default)]
@@ -34,7 +36,7 @@ struct Counts {
 
 impl<S: ZkStore> LossyStore<S> {
     pub fn new(inner: S) -> LossyStore<S> {
-        LossyStore { inner, counts: Arc::default() }
+        LossyStore { inner, counts: Arc::default(), watched: watch::Sender::default() }
     }
 
     /// The request with this number, counted from 0, is lost.
@@ -48,6 +50,11 @@ impl<S: ZkStore> LossyStore<S> {
 
     pub fn requests(&self) -> usize {
         self.counts.lock().expect("no panic").requests
+    }
+
+    /// Waits until a watch on that path has been asked for.
+    pub async fn watched(&self, path: &str) {
+        self.watched.subscribe().wait_for(|watched| watched == path).await.expect("the sender is here");
     }
 
     /// How often a request was made with all the ones before it answered.
@@ -119,7 +126,13 @@ impl<S: ZkStore> ZkStore for LossyStore<S> {
     }
 
     fn exists_and_watch(&self, path: &str) -> Reply<(Option<Stat>, Watch)> {
-        self.pass(path, |store| store.exists_and_watch(path))
+        let reply = self.pass(path, |store| store.exists_and_watch(path));
+        let (watched, path) = (self.watched.clone(), path.to_owned());
+        Box::pin(async move {
+            let answer = reply.await;
+            watched.send_replace(path);
+            answer
+        })
     }
 
     fn create(&self, path: &str, data: &[u8], mode: CreateMode) -> Reply<String> {
