@@ -199,7 +199,7 @@ impl OpData {
     }
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct EntryResult {
     /// ErrorCode; 0 is success.
     pub error_code: i16,
@@ -208,17 +208,6 @@ pub struct EntryResult {
     pub entity: Vec<EntityData>,
     /// Tagged fields that the schema does not name.
     pub unknown_tagged_fields: UnknownTaggedFields,
-}
-
-impl Default for EntryResult {
-    fn default() -> EntryResult {
-        EntryResult {
-            error_code: 0,
-            error_message: Some(Str::default()),
-            entity: Vec::new(),
-            unknown_tagged_fields: UnknownTaggedFields::default(),
-        }
-    }
 }
 
 impl EntryResult {
@@ -254,7 +243,7 @@ impl EntryResult {
     }
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct EntityData {
     /// `user`, `client-id` or `ip`.
     pub entity_type: Str,
@@ -262,16 +251,6 @@ pub struct EntityData {
     pub entity_name: Option<Str>,
     /// Tagged fields that the schema does not name.
     pub unknown_tagged_fields: UnknownTaggedFields,
-}
-
-impl Default for EntityData {
-    fn default() -> EntityData {
-        EntityData {
-            entity_type: Str::default(),
-            entity_name: Some(Str::default()),
-            unknown_tagged_fields: UnknownTaggedFields::default(),
-        }
-    }
 }
 
 impl EntityData {

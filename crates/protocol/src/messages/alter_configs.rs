@@ -161,23 +161,13 @@ impl AlterConfigsResource {
     }
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct AlterableConfig {
     pub name: Str,
     /// Null for the default, or for a deletion.
     pub value: Option<Str>,
     /// Tagged fields that the schema does not name.
     pub unknown_tagged_fields: UnknownTaggedFields,
-}
-
-impl Default for AlterableConfig {
-    fn default() -> AlterableConfig {
-        AlterableConfig {
-            name: Str::default(),
-            value: Some(Str::default()),
-            unknown_tagged_fields: UnknownTaggedFields::default(),
-        }
-    }
 }
 
 impl AlterableConfig {
@@ -211,7 +201,7 @@ impl AlterableConfig {
     }
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct AlterConfigsResourceResponse {
     /// ErrorCode; 0 is success.
     pub error_code: i16,
@@ -223,18 +213,6 @@ pub struct AlterConfigsResourceResponse {
     pub resource_name: Str,
     /// Tagged fields that the schema does not name.
     pub unknown_tagged_fields: UnknownTaggedFields,
-}
-
-impl Default for AlterConfigsResourceResponse {
-    fn default() -> AlterConfigsResourceResponse {
-        AlterConfigsResourceResponse {
-            error_code: 0,
-            error_message: Some(Str::default()),
-            resource_type: 0,
-            resource_name: Str::default(),
-            unknown_tagged_fields: UnknownTaggedFields::default(),
-        }
-    }
 }
 
 impl AlterConfigsResourceResponse {

@@ -96,7 +96,7 @@ impl Default for AlterPartitionReassignmentsResponse {
             throttle_time_ms: 0,
             allow_replication_factor_change: true,
             error_code: 0,
-            error_message: Some(Str::default()),
+            error_message: None,
             responses: Vec::new(),
             unknown_tagged_fields: UnknownTaggedFields::default(),
         }
@@ -219,7 +219,7 @@ impl ReassignableTopicResponse {
     }
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct ReassignablePartitionResponse {
     /// Partition number within the topic, from 0.
     pub partition_index: i32,
@@ -229,17 +229,6 @@ pub struct ReassignablePartitionResponse {
     pub error_message: Option<Str>,
     /// Tagged fields that the schema does not name.
     pub unknown_tagged_fields: UnknownTaggedFields,
-}
-
-impl Default for ReassignablePartitionResponse {
-    fn default() -> ReassignablePartitionResponse {
-        ReassignablePartitionResponse {
-            partition_index: 0,
-            error_code: 0,
-            error_message: Some(Str::default()),
-            unknown_tagged_fields: UnknownTaggedFields::default(),
-        }
-    }
 }
 
 impl ReassignablePartitionResponse {

@@ -150,7 +150,7 @@ impl ScramCredentialUpsertion {
     }
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct AlterUserScramCredentialsResult {
     pub user: Str,
     /// ErrorCode; 0 is success.
@@ -159,17 +159,6 @@ pub struct AlterUserScramCredentialsResult {
     pub error_message: Option<Str>,
     /// Tagged fields that the schema does not name.
     pub unknown_tagged_fields: UnknownTaggedFields,
-}
-
-impl Default for AlterUserScramCredentialsResult {
-    fn default() -> AlterUserScramCredentialsResult {
-        AlterUserScramCredentialsResult {
-            user: Str::default(),
-            error_code: 0,
-            error_message: Some(Str::default()),
-            unknown_tagged_fields: UnknownTaggedFields::default(),
-        }
-    }
 }
 
 impl AlterUserScramCredentialsResult {

@@ -178,8 +178,8 @@ impl Default for GroupMetadataValue {
         GroupMetadataValue {
             protocol_type: Str::default(),
             generation: 0,
-            protocol: Some(Str::default()),
-            leader: Some(Str::default()),
+            protocol: None,
+            leader: None,
             current_state_timestamp: -1,
             members: Vec::new(),
             unknown_tagged_fields: UnknownTaggedFields::default(),

@@ -197,7 +197,7 @@ impl AclCreation {
     }
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct AclCreationResult {
     /// ErrorCode; 0 is success.
     pub error_code: i16,
@@ -205,16 +205,6 @@ pub struct AclCreationResult {
     pub error_message: Option<Str>,
     /// Tagged fields that the schema does not name.
     pub unknown_tagged_fields: UnknownTaggedFields,
-}
-
-impl Default for AclCreationResult {
-    fn default() -> AclCreationResult {
-        AclCreationResult {
-            error_code: 0,
-            error_message: Some(Str::default()),
-            unknown_tagged_fields: UnknownTaggedFields::default(),
-        }
-    }
 }
 
 impl AclCreationResult {

@@ -119,7 +119,7 @@ impl Message for CreatePartitionsResponse {
     }
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct CreatePartitionsTopic {
     /// Name of the topic.
     pub name: Str,
@@ -129,17 +129,6 @@ pub struct CreatePartitionsTopic {
     pub assignments: Option<Vec<CreatePartitionsAssignment>>,
     /// Tagged fields that the schema does not name.
     pub unknown_tagged_fields: UnknownTaggedFields,
-}
-
-impl Default for CreatePartitionsTopic {
-    fn default() -> CreatePartitionsTopic {
-        CreatePartitionsTopic {
-            name: Str::default(),
-            count: 0,
-            assignments: Some(Vec::new()),
-            unknown_tagged_fields: UnknownTaggedFields::default(),
-        }
-    }
 }
 
 impl CreatePartitionsTopic {

@@ -239,23 +239,13 @@ impl CreatableReplicaAssignment {
     }
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct CreatableTopicConfig {
     pub name: Str,
     /// Null means the default.
     pub value: Option<Str>,
     /// Tagged fields that the schema does not name.
     pub unknown_tagged_fields: UnknownTaggedFields,
-}
-
-impl Default for CreatableTopicConfig {
-    fn default() -> CreatableTopicConfig {
-        CreatableTopicConfig {
-            name: Str::default(),
-            value: Some(Str::default()),
-            unknown_tagged_fields: UnknownTaggedFields::default(),
-        }
-    }
 }
 
 impl CreatableTopicConfig {

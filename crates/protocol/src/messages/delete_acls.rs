@@ -137,10 +137,10 @@ impl Default for DeleteAclsFilter {
     fn default() -> DeleteAclsFilter {
         DeleteAclsFilter {
             resource_type_filter: 0,
-            resource_name_filter: Some(Str::default()),
+            resource_name_filter: None,
             pattern_type_filter: 3,
-            principal_filter: Some(Str::default()),
-            host_filter: Some(Str::default()),
+            principal_filter: None,
+            host_filter: None,
             operation: 0,
             permission_type: 0,
             unknown_tagged_fields: UnknownTaggedFields::default(),
@@ -197,7 +197,7 @@ impl DeleteAclsFilter {
     }
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct DeleteAclsFilterResult {
     /// ErrorCode; 0 is success.
     pub error_code: i16,
@@ -206,17 +206,6 @@ pub struct DeleteAclsFilterResult {
     pub matching_acls: Vec<DeleteAclsMatchingAcl>,
     /// Tagged fields that the schema does not name.
     pub unknown_tagged_fields: UnknownTaggedFields,
-}
-
-impl Default for DeleteAclsFilterResult {
-    fn default() -> DeleteAclsFilterResult {
-        DeleteAclsFilterResult {
-            error_code: 0,
-            error_message: Some(Str::default()),
-            matching_acls: Vec::new(),
-            unknown_tagged_fields: UnknownTaggedFields::default(),
-        }
-    }
 }
 
 impl DeleteAclsFilterResult {
@@ -282,7 +271,7 @@ impl Default for DeleteAclsMatchingAcl {
     fn default() -> DeleteAclsMatchingAcl {
         DeleteAclsMatchingAcl {
             error_code: 0,
-            error_message: Some(Str::default()),
+            error_message: None,
             resource_type: 0,
             resource_name: Str::default(),
             pattern_type: 3,

@@ -37,10 +37,10 @@ impl Default for DescribeAclsRequest {
     fn default() -> DescribeAclsRequest {
         DescribeAclsRequest {
             resource_type_filter: 0,
-            resource_name_filter: Some(Str::default()),
+            resource_name_filter: None,
             pattern_type_filter: 3,
-            principal_filter: Some(Str::default()),
-            host_filter: Some(Str::default()),
+            principal_filter: None,
+            host_filter: None,
             operation: 0,
             permission_type: 0,
             unknown_tagged_fields: UnknownTaggedFields::default(),
@@ -112,7 +112,7 @@ impl Request for DescribeAclsRequest {
 }
 
 /// The answer to [`ApiKey::DescribeAcls`].
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct DescribeAclsResponse {
     /// How long the client must stay silent because a quota was exceeded, in milliseconds; 0 if none was.
     pub throttle_time_ms: i32,
@@ -123,18 +123,6 @@ pub struct DescribeAclsResponse {
     pub resources: Vec<DescribeAclsResource>,
     /// Tagged fields that the schema does not name.
     pub unknown_tagged_fields: UnknownTaggedFields,
-}
-
-impl Default for DescribeAclsResponse {
-    fn default() -> DescribeAclsResponse {
-        DescribeAclsResponse {
-            throttle_time_ms: 0,
-            error_code: 0,
-            error_message: Some(Str::default()),
-            resources: Vec::new(),
-            unknown_tagged_fields: UnknownTaggedFields::default(),
-        }
-    }
 }
 
 impl Message for DescribeAclsResponse {

@@ -66,7 +66,7 @@ impl Request for DescribeClientQuotasRequest {
 }
 
 /// The answer to [`ApiKey::DescribeClientQuotas`].
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct DescribeClientQuotasResponse {
     /// How long the client must stay silent because a quota was exceeded, in milliseconds; 0 if none was.
     pub throttle_time_ms: i32,
@@ -78,18 +78,6 @@ pub struct DescribeClientQuotasResponse {
     pub entries: Option<Vec<EntryData>>,
     /// Tagged fields that the schema does not name.
     pub unknown_tagged_fields: UnknownTaggedFields,
-}
-
-impl Default for DescribeClientQuotasResponse {
-    fn default() -> DescribeClientQuotasResponse {
-        DescribeClientQuotasResponse {
-            throttle_time_ms: 0,
-            error_code: 0,
-            error_message: Some(Str::default()),
-            entries: Some(Vec::new()),
-            unknown_tagged_fields: UnknownTaggedFields::default(),
-        }
-    }
 }
 
 impl Message for DescribeClientQuotasResponse {
@@ -136,7 +124,7 @@ impl Message for DescribeClientQuotasResponse {
     }
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct ComponentData {
     /// `user`, `client-id` or `ip`.
     pub entity_type: Str,
@@ -146,17 +134,6 @@ pub struct ComponentData {
     pub match_value: Option<Str>,
     /// Tagged fields that the schema does not name.
     pub unknown_tagged_fields: UnknownTaggedFields,
-}
-
-impl Default for ComponentData {
-    fn default() -> ComponentData {
-        ComponentData {
-            entity_type: Str::default(),
-            match_type: 0,
-            match_value: Some(Str::default()),
-            unknown_tagged_fields: UnknownTaggedFields::default(),
-        }
-    }
 }
 
 impl ComponentData {
@@ -231,7 +208,7 @@ impl EntryData {
     }
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct EntityData {
     /// `user`, `client-id` or `ip`.
     pub entity_type: Str,
@@ -239,16 +216,6 @@ pub struct EntityData {
     pub entity_name: Option<Str>,
     /// Tagged fields that the schema does not name.
     pub unknown_tagged_fields: UnknownTaggedFields,
-}
-
-impl Default for EntityData {
-    fn default() -> EntityData {
-        EntityData {
-            entity_type: Str::default(),
-            entity_name: Some(Str::default()),
-            unknown_tagged_fields: UnknownTaggedFields::default(),
-        }
-    }
 }
 
 impl EntityData {

@@ -135,7 +135,7 @@ impl Message for DescribeConfigsResponse {
     }
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct DescribeConfigsResource {
     /// ConfigResource type: 2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group.
     pub resource_type: i8,
@@ -145,17 +145,6 @@ pub struct DescribeConfigsResource {
     pub configuration_keys: Option<Vec<Str>>,
     /// Tagged fields that the schema does not name.
     pub unknown_tagged_fields: UnknownTaggedFields,
-}
-
-impl Default for DescribeConfigsResource {
-    fn default() -> DescribeConfigsResource {
-        DescribeConfigsResource {
-            resource_type: 0,
-            resource_name: Str::default(),
-            configuration_keys: Some(Vec::new()),
-            unknown_tagged_fields: UnknownTaggedFields::default(),
-        }
-    }
 }
 
 impl DescribeConfigsResource {
@@ -193,7 +182,7 @@ impl DescribeConfigsResource {
     }
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct DescribeConfigsResult {
     /// ErrorCode; 0 is success.
     pub error_code: i16,
@@ -206,19 +195,6 @@ pub struct DescribeConfigsResult {
     pub configs: Vec<DescribeConfigsResourceResult>,
     /// Tagged fields that the schema does not name.
     pub unknown_tagged_fields: UnknownTaggedFields,
-}
-
-impl Default for DescribeConfigsResult {
-    fn default() -> DescribeConfigsResult {
-        DescribeConfigsResult {
-            error_code: 0,
-            error_message: Some(Str::default()),
-            resource_type: 0,
-            resource_name: Str::default(),
-            configs: Vec::new(),
-            unknown_tagged_fields: UnknownTaggedFields::default(),
-        }
-    }
 }
 
 impl DescribeConfigsResult {
@@ -284,7 +260,7 @@ impl Default for DescribeConfigsResourceResult {
     fn default() -> DescribeConfigsResourceResult {
         DescribeConfigsResourceResult {
             name: Str::default(),
-            value: Some(Str::default()),
+            value: None,
             read_only: false,
             is_default: false,
             config_source: -1,
@@ -362,7 +338,7 @@ impl DescribeConfigsResourceResult {
     }
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct DescribeConfigsSynonym {
     pub name: Str,
     pub value: Option<Str>,
@@ -370,17 +346,6 @@ pub struct DescribeConfigsSynonym {
     pub source: i8,
     /// Tagged fields that the schema does not name.
     pub unknown_tagged_fields: UnknownTaggedFields,
-}
-
-impl Default for DescribeConfigsSynonym {
-    fn default() -> DescribeConfigsSynonym {
-        DescribeConfigsSynonym {
-            name: Str::default(),
-            value: Some(Str::default()),
-            source: 0,
-            unknown_tagged_fields: UnknownTaggedFields::default(),
-        }
-    }
 }
 
 impl DescribeConfigsSynonym {

@@ -13,21 +13,12 @@ use crate::message::{check_decode_version, check_encode_version};
 use crate::{ApiKey, DecodeError, Decoder, EncodeError, Encoder, Message, Request, Str, UnknownTaggedFields};
 
 /// What is asked with [`ApiKey::DescribeDelegationToken`].
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct DescribeDelegationTokenRequest {
     /// Whose tokens; null means all the caller may see.
     pub owners: Option<Vec<DescribeDelegationTokenOwner>>,
     /// Tagged fields that the schema does not name.
     pub unknown_tagged_fields: UnknownTaggedFields,
-}
-
-impl Default for DescribeDelegationTokenRequest {
-    fn default() -> DescribeDelegationTokenRequest {
-        DescribeDelegationTokenRequest {
-            owners: Some(Vec::new()),
-            unknown_tagged_fields: UnknownTaggedFields::default(),
-        }
-    }
 }
 
 impl Message for DescribeDelegationTokenRequest {

@@ -11,21 +11,12 @@ use crate::message::{check_decode_version, check_encode_version};
 use crate::{ApiKey, DecodeError, Decoder, EncodeError, Encoder, Message, Request, Str, UnknownTaggedFields};
 
 /// What is asked with [`ApiKey::DescribeLogDirs`].
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct DescribeLogDirsRequest {
     /// Null means every partition on the broker.
     pub topics: Option<Vec<DescribableLogDirTopic>>,
     /// Tagged fields that the schema does not name.
     pub unknown_tagged_fields: UnknownTaggedFields,
-}
-
-impl Default for DescribeLogDirsRequest {
-    fn default() -> DescribeLogDirsRequest {
-        DescribeLogDirsRequest {
-            topics: Some(Vec::new()),
-            unknown_tagged_fields: UnknownTaggedFields::default(),
-        }
-    }
 }
 
 impl Message for DescribeLogDirsRequest {

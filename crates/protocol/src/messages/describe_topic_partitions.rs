@@ -147,7 +147,7 @@ impl Default for DescribeTopicPartitionsResponseTopic {
     fn default() -> DescribeTopicPartitionsResponseTopic {
         DescribeTopicPartitionsResponseTopic {
             error_code: 0,
-            name: Some(Str::default()),
+            name: None,
             topic_id: Uuid::ZERO,
             is_internal: false,
             partitions: Vec::new(),

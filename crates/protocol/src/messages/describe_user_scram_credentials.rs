@@ -9,21 +9,12 @@ use crate::message::{check_decode_version, check_encode_version};
 use crate::{ApiKey, DecodeError, Decoder, EncodeError, Encoder, Message, Request, Str, UnknownTaggedFields};
 
 /// What is asked with [`ApiKey::DescribeUserScramCredentials`].
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct DescribeUserScramCredentialsRequest {
     /// Null or empty means all.
     pub users: Option<Vec<UserName>>,
     /// Tagged fields that the schema does not name.
     pub unknown_tagged_fields: UnknownTaggedFields,
-}
-
-impl Default for DescribeUserScramCredentialsRequest {
-    fn default() -> DescribeUserScramCredentialsRequest {
-        DescribeUserScramCredentialsRequest {
-            users: Some(Vec::new()),
-            unknown_tagged_fields: UnknownTaggedFields::default(),
-        }
-    }
 }
 
 impl Message for DescribeUserScramCredentialsRequest {
@@ -56,7 +47,7 @@ impl Request for DescribeUserScramCredentialsRequest {
 }
 
 /// The answer to [`ApiKey::DescribeUserScramCredentials`].
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct DescribeUserScramCredentialsResponse {
     /// How long the client must stay silent because a quota was exceeded, in milliseconds; 0 if none was.
     pub throttle_time_ms: i32,
@@ -67,18 +58,6 @@ pub struct DescribeUserScramCredentialsResponse {
     pub results: Vec<DescribeUserScramCredentialsResult>,
     /// Tagged fields that the schema does not name.
     pub unknown_tagged_fields: UnknownTaggedFields,
-}
-
-impl Default for DescribeUserScramCredentialsResponse {
-    fn default() -> DescribeUserScramCredentialsResponse {
-        DescribeUserScramCredentialsResponse {
-            throttle_time_ms: 0,
-            error_code: 0,
-            error_message: Some(Str::default()),
-            results: Vec::new(),
-            unknown_tagged_fields: UnknownTaggedFields::default(),
-        }
-    }
 }
 
 impl Message for DescribeUserScramCredentialsResponse {
@@ -130,7 +109,7 @@ impl UserName {
     }
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct DescribeUserScramCredentialsResult {
     pub user: Str,
     /// ErrorCode; 0 is success.
@@ -140,18 +119,6 @@ pub struct DescribeUserScramCredentialsResult {
     pub credential_infos: Vec<CredentialInfo>,
     /// Tagged fields that the schema does not name.
     pub unknown_tagged_fields: UnknownTaggedFields,
-}
-
-impl Default for DescribeUserScramCredentialsResult {
-    fn default() -> DescribeUserScramCredentialsResult {
-        DescribeUserScramCredentialsResult {
-            user: Str::default(),
-            error_code: 0,
-            error_message: Some(Str::default()),
-            credential_infos: Vec::new(),
-            unknown_tagged_fields: UnknownTaggedFields::default(),
-        }
-    }
 }
 
 impl DescribeUserScramCredentialsResult {

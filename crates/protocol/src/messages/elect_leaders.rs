@@ -27,7 +27,7 @@ impl Default for ElectLeadersRequest {
     fn default() -> ElectLeadersRequest {
         ElectLeadersRequest {
             election_type: 0,
-            topic_partitions: Some(Vec::new()),
+            topic_partitions: None,
             timeout_ms: 60000,
             unknown_tagged_fields: UnknownTaggedFields::default(),
         }
@@ -237,7 +237,7 @@ impl ReplicaElectionResult {
     }
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct PartitionResult {
     /// Partition number within the topic, from 0.
     pub partition_id: i32,
@@ -247,17 +247,6 @@ pub struct PartitionResult {
     pub error_message: Option<Str>,
     /// Tagged fields that the schema does not name.
     pub unknown_tagged_fields: UnknownTaggedFields,
-}
-
-impl Default for PartitionResult {
-    fn default() -> PartitionResult {
-        PartitionResult {
-            partition_id: 0,
-            error_code: 0,
-            error_message: Some(Str::default()),
-            unknown_tagged_fields: UnknownTaggedFields::default(),
-        }
-    }
 }
 
 impl PartitionResult {

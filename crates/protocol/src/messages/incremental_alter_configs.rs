@@ -159,7 +159,7 @@ impl AlterConfigsResource {
     }
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct AlterableConfig {
     pub name: Str,
     /// 0 set, 1 delete, 2 append to a list, 3 subtract from a list.
@@ -168,17 +168,6 @@ pub struct AlterableConfig {
     pub value: Option<Str>,
     /// Tagged fields that the schema does not name.
     pub unknown_tagged_fields: UnknownTaggedFields,
-}
-
-impl Default for AlterableConfig {
-    fn default() -> AlterableConfig {
-        AlterableConfig {
-            name: Str::default(),
-            config_operation: 0,
-            value: Some(Str::default()),
-            unknown_tagged_fields: UnknownTaggedFields::default(),
-        }
-    }
 }
 
 impl AlterableConfig {
@@ -214,7 +203,7 @@ impl AlterableConfig {
     }
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct AlterConfigsResourceResponse {
     /// ErrorCode; 0 is success.
     pub error_code: i16,
@@ -226,18 +215,6 @@ pub struct AlterConfigsResourceResponse {
     pub resource_name: Str,
     /// Tagged fields that the schema does not name.
     pub unknown_tagged_fields: UnknownTaggedFields,
-}
-
-impl Default for AlterConfigsResourceResponse {
-    fn default() -> AlterConfigsResourceResponse {
-        AlterConfigsResourceResponse {
-            error_code: 0,
-            error_message: Some(Str::default()),
-            resource_type: 0,
-            resource_name: Str::default(),
-            unknown_tagged_fields: UnknownTaggedFields::default(),
-        }
-    }
 }
 
 impl AlterConfigsResourceResponse {

@@ -33,7 +33,7 @@ pub struct InitProducerIdRequest {
 impl Default for InitProducerIdRequest {
     fn default() -> InitProducerIdRequest {
         InitProducerIdRequest {
-            transactional_id: Some(Str::default()),
+            transactional_id: None,
             transaction_timeout_ms: 0,
             producer_id: -1,
             producer_epoch: -1,

@@ -61,7 +61,7 @@ impl Request for ListPartitionReassignmentsRequest {
 }
 
 /// The answer to [`ApiKey::ListPartitionReassignments`].
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct ListPartitionReassignmentsResponse {
     /// How long the client must stay silent because a quota was exceeded, in milliseconds; 0 if none was.
     pub throttle_time_ms: i32,
@@ -72,18 +72,6 @@ pub struct ListPartitionReassignmentsResponse {
     pub topics: Vec<OngoingTopicReassignment>,
     /// Tagged fields that the schema does not name.
     pub unknown_tagged_fields: UnknownTaggedFields,
-}
-
-impl Default for ListPartitionReassignmentsResponse {
-    fn default() -> ListPartitionReassignmentsResponse {
-        ListPartitionReassignmentsResponse {
-            throttle_time_ms: 0,
-            error_code: 0,
-            error_message: Some(Str::default()),
-            topics: Vec::new(),
-            unknown_tagged_fields: UnknownTaggedFields::default(),
-        }
-    }
 }
 
 impl Message for ListPartitionReassignmentsResponse {

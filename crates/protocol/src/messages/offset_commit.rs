@@ -236,7 +236,7 @@ impl Default for OffsetCommitRequestPartition {
             committed_offset: 0,
             committed_leader_epoch: -1,
             commit_timestamp: -1,
-            committed_metadata: Some(Str::default()),
+            committed_metadata: None,
             unknown_tagged_fields: UnknownTaggedFields::default(),
         }
     }

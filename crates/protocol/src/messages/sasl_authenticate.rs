@@ -65,7 +65,7 @@ impl Request for SaslAuthenticateRequest {
 }
 
 /// The answer to [`ApiKey::SaslAuthenticate`].
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct SaslAuthenticateResponse {
     /// ErrorCode; 0 is success.
     pub error_code: i16,
@@ -77,18 +77,6 @@ pub struct SaslAuthenticateResponse {
     pub session_lifetime_ms: i64,
     /// Tagged fields that the schema does not name.
     pub unknown_tagged_fields: UnknownTaggedFields,
-}
-
-impl Default for SaslAuthenticateResponse {
-    fn default() -> SaslAuthenticateResponse {
-        SaslAuthenticateResponse {
-            error_code: 0,
-            error_message: Some(Str::default()),
-            auth_bytes: Bytes::new(),
-            session_lifetime_ms: 0,
-            unknown_tagged_fields: UnknownTaggedFields::default(),
-        }
-    }
 }
 
 impl Message for SaslAuthenticateResponse {

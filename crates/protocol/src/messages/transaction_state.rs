@@ -38,7 +38,7 @@ impl Message for TransactionLogKey {
 /// State of a transactional id. The writer puts the version before it, as an i16.
 ///
 /// v1 flexible.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct TransactionLogValue {
     /// Producer id; -1 if there is none.
     pub producer_id: i64,
@@ -57,21 +57,6 @@ pub struct TransactionLogValue {
     pub transaction_start_timestamp_ms: i64,
     /// Tagged fields that the schema does not name.
     pub unknown_tagged_fields: UnknownTaggedFields,
-}
-
-impl Default for TransactionLogValue {
-    fn default() -> TransactionLogValue {
-        TransactionLogValue {
-            producer_id: 0,
-            producer_epoch: 0,
-            transaction_timeout_ms: 0,
-            transaction_status: 0,
-            transaction_partitions: Some(Vec::new()),
-            transaction_last_update_timestamp_ms: 0,
-            transaction_start_timestamp_ms: 0,
-            unknown_tagged_fields: UnknownTaggedFields::default(),
-        }
-    }
 }
 
 impl Message for TransactionLogValue {

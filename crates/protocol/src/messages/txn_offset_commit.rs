@@ -250,7 +250,7 @@ impl Default for TxnOffsetCommitRequestPartition {
             partition_index: 0,
             committed_offset: 0,
             committed_leader_epoch: -1,
-            committed_metadata: Some(Str::default()),
+            committed_metadata: None,
             unknown_tagged_fields: UnknownTaggedFields::default(),
         }
     }

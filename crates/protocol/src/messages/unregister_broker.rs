@@ -47,7 +47,7 @@ impl Request for UnregisterBrokerRequest {
 }
 
 /// The answer to [`ApiKey::UnregisterBroker`].
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct UnregisterBrokerResponse {
     /// How long the client must stay silent because a quota was exceeded, in milliseconds; 0 if none was.
     pub throttle_time_ms: i32,
@@ -57,17 +57,6 @@ pub struct UnregisterBrokerResponse {
     pub error_message: Option<Str>,
     /// Tagged fields that the schema does not name.
     pub unknown_tagged_fields: UnknownTaggedFields,
-}
-
-impl Default for UnregisterBrokerResponse {
-    fn default() -> UnregisterBrokerResponse {
-        UnregisterBrokerResponse {
-            throttle_time_ms: 0,
-            error_code: 0,
-            error_message: Some(Str::default()),
-            unknown_tagged_fields: UnknownTaggedFields::default(),
-        }
-    }
 }
 
 impl Message for UnregisterBrokerResponse {

@@ -75,7 +75,7 @@ impl Request for UpdateFeaturesRequest {
 }
 
 /// The answer to [`ApiKey::UpdateFeatures`].
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct UpdateFeaturesResponse {
     /// How long the client must stay silent because a quota was exceeded, in milliseconds; 0 if none was.
     pub throttle_time_ms: i32,
@@ -86,18 +86,6 @@ pub struct UpdateFeaturesResponse {
     pub results: Vec<UpdatableFeatureResult>,
     /// Tagged fields that the schema does not name.
     pub unknown_tagged_fields: UnknownTaggedFields,
-}
-
-impl Default for UpdateFeaturesResponse {
-    fn default() -> UpdateFeaturesResponse {
-        UpdateFeaturesResponse {
-            throttle_time_ms: 0,
-            error_code: 0,
-            error_message: Some(Str::default()),
-            results: Vec::new(),
-            unknown_tagged_fields: UnknownTaggedFields::default(),
-        }
-    }
 }
 
 impl Message for UpdateFeaturesResponse {
@@ -199,7 +187,7 @@ impl FeatureUpdateKey {
     }
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct UpdatableFeatureResult {
     pub feature: Str,
     /// ErrorCode; 0 is success.
@@ -208,17 +196,6 @@ pub struct UpdatableFeatureResult {
     pub error_message: Option<Str>,
     /// Tagged fields that the schema does not name.
     pub unknown_tagged_fields: UnknownTaggedFields,
-}
-
-impl Default for UpdatableFeatureResult {
-    fn default() -> UpdatableFeatureResult {
-        UpdatableFeatureResult {
-            feature: Str::default(),
-            error_code: 0,
-            error_message: Some(Str::default()),
-            unknown_tagged_fields: UnknownTaggedFields::default(),
-        }
-    }
 }
 
 impl UpdatableFeatureResult {
