@@ -95,6 +95,9 @@ struct Queue {
     /// A batch came back: those after it come back first, or are known to be written.
     recovering: bool,
     next_sequence: i32,
+    /// Whether the broker has taken a batch under the present identity. A broker that has not seen a producer before takes any number from
+    /// it, so until then only one batch is in flight: if it were refused, the next would take its place.
+    introduced: bool,
     not_before: Option<Instant>,
     backoff: Backoff,
     is_busy: bool,
@@ -244,6 +247,7 @@ impl Accumulator {
             in_flight: Vec::new(),
             recovering: false,
             next_sequence: 0,
+            introduced: false,
             not_before: None,
             backoff: self.backoff.clone(),
             is_busy: false,
@@ -340,7 +344,8 @@ impl Accumulator {
         route: &mut impl FnMut(&TopicPartition, usize) -> Route,
     ) -> Next {
         let queue = &mut self.queues[index];
-        if self.identity == Identity::Wanted || queue.recovering && !queue.in_flight.is_empty() {
+        let alone = queue.recovering || matches!(self.identity, Identity::Known(..)) && !queue.introduced;
+        if self.identity == Identity::Wanted || alone && !queue.in_flight.is_empty() {
             return Next::Blocked;
         }
         if let Some(when) = queue.not_before.filter(|when| *when > now) {
@@ -403,6 +408,7 @@ impl Accumulator {
         match verdict {
             Verdict::Written(appended) => {
                 queue.backoff.succeeded();
+                queue.introduced = true;
                 self.finish(batch, Ok(appended));
                 false
             }
@@ -420,6 +426,7 @@ impl Accumulator {
                     code.is_stale_metadata()
                 }
                 Reaction::RetryUnderNewIdentity => {
+                    tracing::warn!(partition = %batch.partition, %code, "the broker lost count of this producer's batches");
                     self.lose_identity();
                     self.give_back(batch, code, now);
                     false
@@ -511,6 +518,7 @@ impl Accumulator {
         self.identity = identity;
         for queue in &mut self.queues {
             queue.next_sequence = 0;
+            queue.introduced = false;
             for batch in &mut queue.closed {
                 batch.stamp = None;
             }
@@ -693,6 +701,13 @@ mod tests {
             .collect()
     }
 
+    /// Has one record written, so that the broker knows the producer.
+    fn introduce(accumulator: &mut Accumulator, now: Instant) {
+        append(accumulator, 0, "x", now);
+        let batch = take(accumulator, now).remove(0);
+        accumulator.settle(batch, written(0), now);
+    }
+
     /// The only value of a batch, and its sequence number.
     fn shown(batch: &Batch) -> (String, i32) {
         let bytes = batch.bytes();
@@ -736,6 +751,7 @@ mod tests {
             for (first_is, expected) in [("written", after_written), ("returned", after_returned)] {
                 let now = Instant::now();
                 let mut accumulator = accumulator(KNOWN, Duration::ZERO);
+                introduce(&mut accumulator, now);
                 append(&mut accumulator, 0, "a", now);
                 let (delivery, _) = append(&mut accumulator, 0, "b", now);
                 let [a, b] = <[Batch; 2]>::try_from(take_all(&mut accumulator, now)).unwrap();
@@ -757,11 +773,12 @@ mod tests {
     async fn batches_that_come_back_leave_again_in_order_with_their_numbers() {
         let now = Instant::now();
         let mut accumulator = accumulator(KNOWN, Duration::ZERO);
+        introduce(&mut accumulator, now);
         for value in ["a", "b", "c", "d"] {
             append(&mut accumulator, 0, value, now);
         }
         let mut sent = take_all(&mut accumulator, now);
-        let numbered = [("a", 0), ("b", 1), ("c", 2), ("d", 3)].map(|(value, at)| (value.to_owned(), at));
+        let numbered = [("a", 1), ("b", 2), ("c", 3), ("d", 4)].map(|(value, at)| (value.to_owned(), at));
         assert_eq!(sent.iter().map(shown).collect::<Vec<_>>(), numbered);
 
         // b comes back; nothing leaves before c and d are back as well.
@@ -774,8 +791,24 @@ mod tests {
         accumulator.settle(sent.remove(0), refused(ErrorCode::OutOfOrderSequenceNumber), now);
         assert!(take(&mut accumulator, now).is_empty(), "a little later");
         let again = take_all(&mut accumulator, later);
-        let numbered = [("b", 1), ("c", 2), ("d", 3), ("e", 4)].map(|(value, at)| (value.to_owned(), at));
+        let numbered = [("b", 2), ("c", 3), ("d", 4), ("e", 5)].map(|(value, at)| (value.to_owned(), at));
         assert_eq!(again.iter().map(shown).collect::<Vec<_>>(), numbered);
+    }
+
+    #[tokio::test]
+    async fn until_the_broker_knows_the_producer_one_batch_is_in_flight() {
+        let now = Instant::now();
+        let mut accumulator = accumulator(KNOWN, Duration::ZERO);
+        append(&mut accumulator, 0, "a", now);
+        append(&mut accumulator, 0, "b", now);
+        append(&mut accumulator, 0, "c", now);
+        let first = take_all(&mut accumulator, now).remove(0);
+        assert!(
+            take(&mut accumulator, now).is_empty(),
+            "a broker would take b for the first if a did not get through"
+        );
+        accumulator.settle(first, written(0), now);
+        assert_eq!(take_all(&mut accumulator, now).len(), 2);
     }
 
     #[tokio::test]

@@ -305,9 +305,11 @@ impl Sender {
         };
         if code.is_retriable() {
             self.identify_later();
-        } else if shared.options.idempotence.is_none() {
+        } else if shared.options.idempotence.is_none()
+            && matches!(code, ErrorCode::UnsupportedVersion | ErrorCode::ClusterAuthorizationFailed)
+        {
             // Brokers before 0.11, or a principal that may only write.
-            tracing::debug!(%code, "no idempotence");
+            tracing::info!(%code, "no idempotence: a retry may write a record twice");
             shared.accumulator.lock().set_identity(Identity::Off);
         } else {
             let error = ClientError::refused("InitProducerId", code, None);
@@ -345,7 +347,11 @@ fn answered(
 async fn init_producer_id(client: &Client) -> Result<InitProducerIdResponse, ClientError> {
     let connection = client.any_broker().await?;
     // Without a transactional id the timeout has no meaning, but brokers check it.
-    let request = InitProducerIdRequest { transaction_timeout_ms: 60_000, ..Default::default() };
+    let request = InitProducerIdRequest {
+        transactional_id: None,
+        transaction_timeout_ms: 60_000,
+        ..Default::default()
+    };
     Ok(connection.request(&request).await?)
 }
 

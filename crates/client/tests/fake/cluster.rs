@@ -16,9 +16,9 @@ use ottla_protocol::messages::metadata::{
 };
 use ottla_protocol::messages::produce::{PartitionProduceResponse, TopicProduceResponse};
 use ottla_protocol::messages::{
-    ApiVersionsResponse, FetchRequest, FetchResponse, InitProducerIdResponse, ListOffsetsRequest,
-    ListOffsetsResponse, MetadataRequest, MetadataResponse, ProduceRequest, ProduceResponse,
-    SaslHandshakeResponse,
+    ApiVersionsResponse, FetchRequest, FetchResponse, InitProducerIdRequest, InitProducerIdResponse,
+    ListOffsetsRequest, ListOffsetsResponse, MetadataRequest, MetadataResponse, ProduceRequest,
+    ProduceResponse, SaslHandshakeResponse,
 };
 use ottla_protocol::records::batch::{add_to_sequence, set_base_offset};
 use ottla_protocol::records::{Batches, Magic};
@@ -232,8 +232,10 @@ impl Cluster {
                 reply(key, version, correlation, &response)
             }
             ApiKey::InitProducerId => {
+                let request: InitProducerIdRequest = read(&mut body, version);
                 let code = match fault {
                     Fault::Refuse(code) => code,
+                    _ if request.transactional_id.is_some() => ErrorCode::InvalidRequest,
                     _ => ErrorCode::None,
                 };
                 let mut state = self.state.lock();
@@ -490,7 +492,9 @@ impl State {
                 if let Some(duplicate) = known.iter().find(same) {
                     return Ok(duplicate.base_offset);
                 }
-                let expected = known.back().map_or(0, |last| add_to_sequence(last.last_sequence, 1));
+                // A broker that has not seen the producer before begins with any number.
+                let expected =
+                    known.back().map_or(first_sequence, |last| add_to_sequence(last.last_sequence, 1));
                 if first_sequence != expected {
                     return Err(ErrorCode::OutOfOrderSequenceNumber);
                 }

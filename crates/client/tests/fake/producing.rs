@@ -55,6 +55,7 @@ async fn whatever_fails_on_the_way_each_record_is_written_once_and_in_order() {
             "a refusal makes those behind it come too early",
             vec![Nothing, stale.clone(), Nothing, scarce.clone()],
         ),
+        ("the very first batch is refused", vec![stale.clone(), stale.clone()]),
         ("refused many times over", vec![scarce.clone(); 12]),
         (
             "everything at once",
