@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ottla_broker::config::{
-    BROKER_KEYS, CleanupPolicy, CompressionType, Config, ConfigError, Definition, Kind, Origin, Reach,
-    Source, TOPIC_KEYS, TimestampType, TopicConfig, TopicOverrides, Update, Warning, canonical_host_name,
-    describe_broker, describe_topic, effective, from_environment, keys, markdown,
+    BROKER_KEYS, CleanupPolicy, CompressionType, Config, ConfigError, Definition, Kind, ListenerName, Origin,
+    Reach, Source, TOPIC_KEYS, TimestampType, TopicConfig, TopicOverrides, Update, Warning,
+    canonical_host_name, describe_broker, describe_topic, effective, from_environment, keys, markdown,
 };
 
 fn rows(file: &str) -> impl Iterator<Item = Vec<&str>> {
@@ -307,6 +307,21 @@ fn keys_that_nobody_knows_are_named() {
         })
         .collect();
     assert_eq!(unknown, [("listener.name.internal.nonsense", 6), ("sesion.timeout", 2)]);
+}
+
+#[test]
+fn a_listener_can_have_values_of_its_own() {
+    let config = properties("listener.name.internal.max.connections=5\nmax.connections=7\n");
+    let of = |name: &str| {
+        let listener = ListenerName::new(name);
+        config.settings.get_for_listener(&listener, keys::MAX_CONNECTIONS).expect("a number")
+    };
+    assert_eq!((of("INTERNAL"), of("EXTERNAL")), (5, 7));
+    let bad = load("a.properties", b"zookeeper.connect=z\nlistener.name.internal.max.connections=x\n", &[]);
+    assert!(bad.expect_err("not a number").to_string().contains("a.properties line 2"));
+    let described = describe_broker(&config.settings).expect("what was loaded");
+    let entry = described.iter().find(|entry| entry.name == "listener.name.internal.max.connections");
+    assert_eq!(entry.and_then(|entry| entry.value.as_deref()), Some("5"));
 }
 
 #[test]

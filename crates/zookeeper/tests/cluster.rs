@@ -393,6 +393,9 @@ async fn changed_configs_are_heard_of_in_order_and_notices_go_when_they_are_old(
     client.start(CLUSTER).await.expect("a tree");
     let (changes, watch) = client.config_changes_and_watch(None).await.expect("the notices");
     assert_eq!(changes, []);
+    let refused = client.write_config(&ConfigEntity::topic("a"), &config("1")).await;
+    assert_eq!(refused, Err(FencedError::ControllerMoved), "without a controller nothing is written");
+    fence(&client).await;
     client.write_config(&ConfigEntity::topic("a"), &config("1")).await.expect("a change");
     assert_eq!(watch.await, WatchEvent::ChildrenChanged);
     client.write_config(&ConfigEntity::topic("b"), &config("2")).await.expect("a change");

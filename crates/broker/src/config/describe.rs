@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use super::definition::{Definition, Kind, Reach, Update, Value};
 use super::settings::{Settings, Source, broker_key};
 use super::topic::{self, TopicOverrides};
-use super::{BROKER_KEYS, ConfigError, TOPIC_KEYS, is_known};
+use super::{BROKER_KEYS, ConfigError, TOPIC_KEYS, find_prefixed, legacy};
 
 /// One configuration as DescribeConfigs answers it; every version of the API takes what it has room for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,21 +44,23 @@ pub fn describe_broker(settings: &Settings) -> Result<Vec<DescribedConfig>, Conf
         let synonyms = broker_synonyms(settings, key);
         described.push(describe(key, value, synonyms, key.update == Update::ReadOnly));
     }
-    for (_, layer) in settings.layers() {
-        for name in layer.keys().filter(|name| super::find(name).is_none()) {
+    for (source, layer) in settings.layers() {
+        for (name, given) in layer.iter().filter(|(name, _)| super::find(name).is_none()) {
             if described.iter().any(|other| other.name == **name) {
                 continue;
             }
+            let key = find_prefixed(name);
+            // A stranger's value may be a secret for all we know.
+            let sensitive = key.is_none_or(|key| key.kind.is_sensitive());
             described.push(DescribedConfig {
                 name: name.clone(),
-                // It may be a secret for all we know.
-                value: None,
-                source: Source::StaticBroker,
-                read_only: !is_known(name),
-                sensitive: true,
-                kind: None,
+                value: (!sensitive).then(|| given.value.clone()),
+                source,
+                read_only: true,
+                sensitive,
+                kind: key.map(|key| key.kind),
                 synonyms: vec![],
-                documentation: None,
+                documentation: key.map(|key| key.doc.trim()),
             });
         }
     }
@@ -149,6 +151,17 @@ pub fn markdown() -> String {
             entry(&mut page, key);
         }
     }
+    page.push_str("\n## Keys of Kafka 0.8\n\nKafka 3.9 passes over these. Here they are read as what they have become.\n\n");
+    page.push_str("| key | is read as |\n|---|---|\n");
+    for (key, becomes) in legacy::TRANSLATED {
+        let _ = writeln!(page, "| `{key}` | {becomes} |");
+    }
+    page.push_str(
+        "\nThese have nothing left to act on; a start with them warns.\n\n| key | instead |\n|---|---|\n",
+    );
+    for (key, instead) in legacy::GONE {
+        let _ = writeln!(page, "| `{key}` | {instead} |");
+    }
     page
 }
 
@@ -185,7 +198,7 @@ pub fn effective(settings: &Settings) -> BTreeMap<String, String> {
     let mut shown = BTreeMap::new();
     for (_, layer) in settings.layers().into_iter().rev() {
         for (name, given) in layer {
-            let secret = super::find(name).is_none_or(|key| key.kind.is_sensitive());
+            let secret = find_prefixed(name).is_none_or(|key| key.kind.is_sensitive());
             shown.insert(name.clone(), if secret { "[hidden]".to_owned() } else { given.value.clone() });
         }
     }

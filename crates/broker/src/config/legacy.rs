@@ -5,8 +5,17 @@
 use super::settings::{Given, Layer, Origin};
 use super::{Warning, keys};
 
+/// What the other old keys become, for the documentation; [`translate`] does it.
+pub(super) const TRANSLATED: &[(&str, &str)] = &[
+    ("port", "the port of `listeners`, where that is not set"),
+    ("host.name", "the host of `listeners`, where that is not set"),
+    ("advertised.host.name", "the host of `advertised.listeners`, where that is not set"),
+    ("advertised.port", "the port of `advertised.listeners`, where that is not set"),
+    ("log.cleanup.interval.mins", "`log.retention.check.interval.ms`, in minutes"),
+];
+
 /// Keys that have nothing to act on any more, and what to know instead.
-const GONE: &[(&str, &str)] = &[
+pub(super) const GONE: &[(&str, &str)] = &[
     ("replica.lag.max.messages", "a follower leaves the ISR by time alone: replica.lag.time.max.ms"),
     ("controller.message.queue.size", "the controller's queues need no size"),
     ("zookeeper.sync.time.ms", "the broker does not wait for ZooKeeper's followers"),

@@ -292,20 +292,22 @@ pub fn find(name: &str) -> Option<&'static Definition> {
     BROKER_KEYS.iter().copied().find(|key| key.name == name)
 }
 
-/// Whether a key is one of ours, by itself or behind the prefix of a listener.
-fn is_known(name: &str) -> bool {
-    let for_listener = || {
+/// The definition of a broker key, also behind the prefix of a listener: `listener.name.internal.ssl.key.password`.
+///
+/// SASL settings can be for one mechanism of the listener: `listener.name.internal.plain.sasl.jaas.config`.
+fn find_prefixed(name: &str) -> Option<&'static Definition> {
+    find(name).or_else(|| {
         let (_listener, key) = name.strip_prefix(LISTENER_PREFIX)?.split_once('.')?;
-        // SASL settings can be for one mechanism of the listener: plain.sasl.jaas.config.
         let for_mechanism = key.split_once('.').map_or("", |(_mechanism, key)| key);
         find(key).or_else(|| find(for_mechanism))
-    };
-    find(name).is_some()
+    })
+}
+
+/// Whether anything here, or a plugin of Kafka's, goes by that name.
+fn is_known(name: &str) -> bool {
+    find_prefixed(name).is_some()
         || PLUGIN_KEYS.contains(&name)
-        || name.starts_with("remote.log.storage.manager.")
-        || name.starts_with("rsm.config.")
-        || name.starts_with("rlmm.config.")
-        || for_listener().is_some()
+        || ["rsm.config.", "rlmm.config."].iter().any(|prefix| name.starts_with(prefix))
 }
 
 impl Config {
@@ -336,6 +338,12 @@ impl Config {
             }
         }
         let settings = Settings::new(layer);
+        for (name, given) in &settings.stated {
+            // By its own name it is looked at below.
+            if let Some(key) = find_prefixed(name).filter(|key| key.name != name) {
+                settings::parse(key, given)?;
+            }
+        }
         // Every key, used or not: a bad value is a mistake of the operator's that is better heard of.
         for key in BROKER_KEYS {
             settings.value(key)?;

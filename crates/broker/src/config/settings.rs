@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 use super::definition::{Definition, InvalidValue, Key, Typed, Value};
 use super::keys::LOG_RETENTION_MS;
 use super::topic_keys::RETENTION_MS;
-use super::{BadValue, ConfigError, TOPIC_KEYS, find};
+use super::{BadValue, ConfigError, LISTENER_PREFIX, ListenerName, TOPIC_KEYS, find};
 
 /// Where a value comes from; what an error message names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,6 +95,18 @@ impl Settings {
     pub fn get<T: Typed>(&self, key: Key<T>) -> Result<T, ConfigError> {
         let value = self.value(key.definition)?;
         T::from_value(value).ok_or_else(|| ConfigError::Missing { key: key.name() })
+    }
+
+    /// The value of a key for one listener: `listener.name.<name>.<key>` in small letters, else the key itself.
+    pub fn get_for_listener<T: Typed>(&self, listener: &ListenerName, key: Key<T>) -> Result<T, ConfigError> {
+        let prefixed = format!("{LISTENER_PREFIX}{}.{}", listener.as_str().to_lowercase(), key.name());
+        match self.given(&prefixed) {
+            Some(given) => {
+                let value = parse(key.definition, given)?;
+                T::from_value(Some(value)).ok_or_else(|| ConfigError::Missing { key: key.name() })
+            }
+            None => self.get(key),
+        }
     }
 
     /// As [`Settings::get`], without a Rust type; `None` where the value is null.

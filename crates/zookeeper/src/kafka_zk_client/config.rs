@@ -2,10 +2,10 @@
 
 use ottla_model::Timestamp;
 
-use super::{KafkaZkClient, Versioned};
+use super::{FencedError, KafkaZkClient, Versioned};
 use crate::paths;
-use crate::records::{ConfigChangeRecord, ConfigEntity, EntityConfig};
-use crate::store::{Watch, ZkError, retry_read};
+use crate::records::{ConfigChangeRecord, ConfigEntity, ControllerRecord, EntityConfig};
+use crate::store::{MultiError, Op, Watch, ZkError, retry_read};
 
 /// A notice under `/config/changes`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,10 +40,42 @@ impl KafkaZkClient {
         Ok(names.iter().map(|name| ConfigEntity::from_path(&format!("{kind}/{name}"))).collect())
     }
 
-    /// Writes an entity's configuration and then tells every broker.
-    pub async fn write_config(&self, entity: &ConfigEntity, config: &EntityConfig) -> Result<(), ZkError> {
-        self.set_or_create(&entity.znode(), &config.encode()).await?;
-        self.notify_config_change(entity).await
+    /// Writes an entity's configuration and then tells every broker. Any broker may.
+    ///
+    /// Refused while there is no controller, or a KRaft one: then the cluster is being migrated, and what is written to
+    /// ZooKeeper would be lost. The controller's znode may not have changed between that look and the write; only an entity's
+    /// very first configuration is created without this condition, as Kafka does.
+    pub async fn write_config(
+        &self,
+        entity: &ConfigEntity,
+        config: &EntityConfig,
+    ) -> Result<(), FencedError> {
+        let (path, data) = (entity.znode(), config.encode());
+        let controller = self.read(paths::CONTROLLER.to_owned(), ControllerRecord::decode).await?;
+        let Some(controller) = controller.filter(|found| found.record.kraft_epoch.is_none()) else {
+            return Err(FencedError::ControllerMoved);
+        };
+        let check = Op::Check { path: paths::CONTROLLER.to_owned(), version: controller.stat.version };
+        let set = Op::Set { path: path.clone(), data: data.clone(), version: None };
+        // Writing the same data twice is the same as once.
+        let written = retry_read(|| {
+            let reply = self.store.multi(vec![check.clone(), set.clone()]);
+            Box::pin(async move {
+                match reply.await {
+                    Err(error) if error.source.is_outcome_unknown() => Err(error.source),
+                    answer => Ok(answer),
+                }
+            })
+        });
+        match written.await? {
+            Ok(_) => {}
+            Err(error) if error.index == Some(0) => return Err(FencedError::ControllerMoved),
+            Err(MultiError { source: ZkError::NoNode { .. }, .. }) => {
+                self.set_or_create(&path, &data).await?
+            }
+            Err(error) => return Err(error.source.into()),
+        }
+        Ok(self.notify_config_change(entity).await?)
     }
 
     pub async fn notify_config_change(&self, entity: &ConfigEntity) -> Result<(), ZkError> {
