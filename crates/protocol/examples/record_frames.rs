@@ -24,6 +24,10 @@ use ottla_protocol::{ApiKey, Message, frame};
 /// Frames beyond this are kept only where there is no shorter one.
 const FRAME_BYTES_WANTED_MAX: usize = 1500;
 
+/// What a client of today cannot do without, whatever `VERSION` says. Older versions of these come from older clients.
+const VERSIONS_NEEDED: [(ApiKey, i16); 4] =
+    [(ApiKey::Produce, 3), (ApiKey::Fetch, 4), (ApiKey::Metadata, 4), (ApiKey::FindCoordinator, 2)];
+
 struct Recorder {
     folder: PathBuf,
     client: String,
@@ -178,6 +182,8 @@ fn cut_down(frame: &Bytes, version: i16, version_max: i16) -> Option<Bytes> {
         frame::decode_response_header(frame.clone(), ApiKey::ApiVersions, version).ok()?;
     let mut response = ApiVersionsResponse::decode(&mut body, version).ok()?;
     for api in &mut response.api_keys {
+        let needed = VERSIONS_NEEDED.iter().find(|(key, _)| *key as i16 == api.api_key);
+        let version_max = needed.map_or(version_max, |(_, version)| version_max.max(*version));
         api.max_version = api.max_version.min(version_max).max(api.min_version);
     }
     let mut out = BytesMut::new();
