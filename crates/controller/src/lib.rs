@@ -12,5 +12,6 @@ mod machine;
 pub use assignment::{AssignmentRefusal, assign_replicas};
 pub use election::{Choice, Electorate, after_broker_change, first_state};
 pub use machine::{
-    Assignment, Controller, Effect, Event, Expected, PartitionOrder, PartitionState, StateWrite, WriteOutcome,
+    Assignment, Controller, Effect, Event, Expected, IsrAnswer, IsrProposal, IsrRefusal, PartitionOrder,
+    PartitionState, StateWrite, WriteOutcome,
 };

@@ -47,6 +47,37 @@ pub enum Event {
     ReplicasStopped { broker: BrokerId, partitions: Vec<TopicPartition> },
     /// The znodes of a deleted topic are gone.
     TopicDeleted(TopicName),
+    /// A leader asks for another set of in-sync replicas (AlterPartition, KIP-497).
+    IsrProposed(IsrProposal),
+    /// A broker is about to leave and asks for its leaderships to be moved away first (ControlledShutdown).
+    ShutdownAnnounced(BrokerId),
+}
+
+/// A leader's wish for another set of in-sync replicas.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IsrProposal {
+    /// Comes back in the answer.
+    pub id: u64,
+    pub partition: TopicPartition,
+    /// The epoch that the sender leads in; it proves that it is the leader.
+    pub leader_epoch: LeaderEpoch,
+    /// The state that the wish builds on.
+    pub partition_epoch: PartitionEpoch,
+    pub isr: Vec<BrokerId>,
+}
+
+/// Why a set of in-sync replicas was not changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IsrRefusal {
+    UnknownPartition,
+    /// The sender knows of a later epoch than we do: it has another controller.
+    FromTheFuture,
+    /// The sender leads no more.
+    Fenced,
+    /// The state has moved on; the sender will hear of it.
+    Outdated,
+    /// A replica in the set is dead, or about to leave (KIP-841).
+    Ineligible(BrokerId),
 }
 
 /// How one state write ended.
@@ -58,6 +89,9 @@ pub enum WriteOutcome {
     /// The znode, or its topic, is gone.
     Gone,
 }
+
+/// The state after a wish was granted, or why it was not.
+pub type IsrAnswer = Result<PartitionState, IsrRefusal>;
 
 /// The condition of a state write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,6 +143,8 @@ pub enum Effect {
     DeleteTopic(TopicName),
     /// Remove the deletion mark of a topic that does not exist.
     RemoveDeletionMark(TopicName),
+    /// Answer the wish with this id.
+    AnswerIsrProposal { id: u64, answer: IsrAnswer },
 }
 
 #[derive(Debug, Clone)]
@@ -123,7 +159,24 @@ struct Partition {
     replicas: Vec<BrokerId>,
     state: Option<PartitionState>,
     /// A write is on its way; the state in it was decided on what we knew then.
-    writing: Option<(PartitionState, bool)>,
+    writing: Option<Writing>,
+}
+
+#[derive(Debug, Clone)]
+struct Writing {
+    state: PartitionState,
+    cause: Cause,
+}
+
+/// What made a state change, and so who has to hear of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    /// A new partition: its replicas make their logs.
+    Creation,
+    /// Leader or epoch changed: its replicas follow.
+    Election,
+    /// Only the in-sync set changed, as its leader wished.
+    Proposal(u64),
 }
 
 /// A topic that is going: which replicas still have to confirm.
@@ -140,6 +193,8 @@ pub struct Controller {
     unclean_election: bool,
     brokers: BTreeMap<BrokerId, BrokerEpoch>,
     live: BTreeSet<BrokerId>,
+    /// Live brokers that have announced their shutdown: they get no leadership and leave the in-sync sets.
+    leaving: BTreeSet<BrokerId>,
     topics: BTreeMap<TopicName, Topic>,
 }
 
@@ -151,6 +206,7 @@ impl Controller {
             unclean_election,
             brokers: BTreeMap::new(),
             live: BTreeSet::new(),
+            leaving: BTreeSet::new(),
             topics: BTreeMap::new(),
         }
     }
@@ -174,8 +230,29 @@ impl Controller {
             Event::TopicDeleted(name) => {
                 self.topics.remove(&name);
             }
+            Event::IsrProposed(proposal) => self.isr_proposed(proposal, &mut effects),
+            Event::ShutdownAnnounced(broker) => self.shutdown_announced(broker, &mut effects),
         }
         effects
+    }
+
+    /// Partitions with more than one replica that the broker leads: what a broker that wants to leave still has to wait for.
+    pub fn led_by(&self, broker: BrokerId) -> Vec<TopicPartition> {
+        let mut led = Vec::new();
+        for (name, topic) in &self.topics {
+            for (id, partition) in &topic.partitions {
+                let leader = partition.state.as_ref().map(|state| state.leader);
+                if leader == Some(broker) && partition.replicas.len() > 1 {
+                    led.push(TopicPartition::new(name.clone(), *id));
+                }
+            }
+        }
+        led
+    }
+
+    /// Brokers that may lead and be in sync.
+    fn eligible(&self) -> BTreeSet<BrokerId> {
+        self.live.difference(&self.leaving).copied().collect()
     }
 
     /// A broker that came back with another epoch has failed and returned: everything on it is told anew.
@@ -188,6 +265,8 @@ impl Controller {
         let bounced: BTreeSet<BrokerId> =
             arrived.iter().copied().filter(|id| self.brokers.contains_key(id)).collect();
         let lost = self.brokers.keys().any(|id| !brokers.contains_key(id));
+        // A broker that is gone, or back, is not leaving any more.
+        self.leaving.retain(|id| brokers.contains_key(id) && !arrived.contains(id));
         self.brokers = brokers;
         if arrived.is_empty() && !lost {
             return;
@@ -290,6 +369,7 @@ impl Controller {
     /// Decides the state of each partition concerned, and asks for the writes that change one.
     fn elect(&mut self, concerned: impl Fn(&TopicPartition) -> bool, effects: &mut Vec<Effect>) {
         let mut writes = Vec::new();
+        let (eligible, live) = (self.eligible(), self.live.clone());
         for (name, topic) in &mut self.topics {
             if topic.deletion.is_some() {
                 continue;
@@ -299,15 +379,18 @@ impl Controller {
                 if partition.writing.is_some() || !concerned(&name) {
                     continue;
                 }
+                // The only replica of a partition leads until it is gone: nobody could take over.
+                let electors = if partition.replicas.len() > 1 { &eligible } else { &live };
                 let electorate = Electorate {
                     replicas: &partition.replicas,
-                    live: &self.live,
+                    live: electors,
                     unclean: self.unclean_election,
                 };
                 let Some((state, expected)) = decide(electorate, partition.state.as_ref(), self.epoch) else {
                     continue;
                 };
-                partition.writing = Some((state.clone(), expected == Expected::Absent));
+                let cause = if expected == Expected::Absent { Cause::Creation } else { Cause::Election };
+                partition.writing = Some(Writing { state: state.clone(), cause });
                 writes.push(StateWrite { partition: name, state, expected });
             }
         }
@@ -317,7 +400,7 @@ impl Controller {
     }
 
     fn states_written(&mut self, outcomes: Vec<(TopicPartition, WriteOutcome)>, effects: &mut Vec<Effect>) {
-        let mut written = BTreeMap::new();
+        let mut causes = BTreeMap::new();
         let mut again = BTreeSet::new();
         for (name, outcome) in outcomes {
             let Some(partition) =
@@ -325,28 +408,87 @@ impl Controller {
             else {
                 continue;
             };
-            let Some((mut state, is_new)) = partition.writing.take() else { continue };
-            match outcome {
+            let Some(Writing { mut state, cause }) = partition.writing.take() else { continue };
+            let answer = match outcome {
                 WriteOutcome::Written(epoch) => {
                     state.partition_epoch = epoch;
-                    partition.state = Some(state);
-                    written.insert(name, is_new);
+                    partition.state = Some(state.clone());
+                    causes.insert(name.clone(), cause);
+                    Ok(state)
                 }
                 WriteOutcome::Conflict(found) => {
                     partition.state = Some(found);
-                    again.insert(name.clone());
-                    written.insert(name, false);
+                    causes.insert(name.clone(), Cause::Election);
+                    Err(IsrRefusal::Outdated)
                 }
                 // Its topic is being removed behind our back; the listing of topics will say so.
-                WriteOutcome::Gone => {}
+                WriteOutcome::Gone => Err(IsrRefusal::UnknownPartition),
+            };
+            if let Cause::Proposal(id) = cause {
+                effects.push(Effect::AnswerIsrProposal { id, answer });
             }
+            // What happened while the write was under way was left for now.
+            again.insert(name);
         }
-        let mut orders = self.orders(|partition| written.contains_key(partition));
+        let mut orders = self.orders(|partition| causes.contains_key(partition));
+        let cause = |order: &PartitionOrder| causes.get(&order.partition).copied();
         for order in &mut orders {
-            order.is_new = written.get(&order.partition).copied().unwrap_or(false);
+            order.is_new = cause(order) == Some(Cause::Creation);
         }
+        let (news, orders): (Vec<_>, Vec<_>) =
+            orders.into_iter().partition(|order| matches!(cause(order), Some(Cause::Proposal(_))));
         self.send(orders, effects);
+        self.tell(news, effects);
         self.elect(|partition| again.contains(partition), effects);
+    }
+
+    /// A leader's wish is granted if it still leads, builds on the present state, and names only brokers that may be in
+    /// sync. The leader epoch stays: nobody's leadership changes.
+    fn isr_proposed(&mut self, proposal: IsrProposal, effects: &mut Vec<Effect>) {
+        let IsrProposal { id, partition: name, leader_epoch, partition_epoch, isr } = proposal;
+        let eligible = self.eligible();
+        let epoch = self.epoch;
+        let known = self.topics.get_mut(&name.topic).filter(|topic| topic.deletion.is_none());
+        let partition = known.and_then(|topic| topic.partitions.get_mut(&name.partition));
+        let verdict = match partition.as_ref().and_then(|partition| partition.state.as_ref()) {
+            None => Err(IsrRefusal::UnknownPartition),
+            Some(state) if leader_epoch > state.leader_epoch || partition_epoch > state.partition_epoch => {
+                Err(IsrRefusal::FromTheFuture)
+            }
+            Some(state) if leader_epoch < state.leader_epoch => Err(IsrRefusal::Fenced),
+            // Asked before, and the answer was lost.
+            Some(state) if state.isr == isr && !state.recovering => Ok(None),
+            Some(state) if partition_epoch < state.partition_epoch => Err(IsrRefusal::Outdated),
+            Some(state) => match isr.iter().find(|member| !eligible.contains(member)) {
+                Some(dead) => Err(IsrRefusal::Ineligible(*dead)),
+                None => Ok(Some(PartitionState {
+                    isr,
+                    controller_epoch: epoch,
+                    recovering: false,
+                    ..state.clone()
+                })),
+            },
+        };
+        let answer = match (verdict, partition) {
+            (Ok(Some(state)), Some(partition)) if partition.writing.is_none() => {
+                let expected = Expected::Version(state.partition_epoch);
+                partition.writing = Some(Writing { state: state.clone(), cause: Cause::Proposal(id) });
+                effects.push(Effect::WriteStates(vec![StateWrite { partition: name, state, expected }]));
+                return;
+            }
+            (Ok(None), Some(Partition { state: Some(state), .. })) => Ok(state.clone()),
+            // A write is under way: whatever it is, the state that the wish builds on is about to be history.
+            (Ok(_), _) => Err(IsrRefusal::Outdated),
+            (Err(refusal), _) => Err(refusal),
+        };
+        effects.push(Effect::AnswerIsrProposal { id, answer });
+    }
+
+    fn shutdown_announced(&mut self, broker: BrokerId, effects: &mut Vec<Effect>) {
+        if !self.live.contains(&broker) || !self.leaving.insert(broker) {
+            return;
+        }
+        self.elect_everywhere(effects);
     }
 
     /// Each live replica gets its orders first; then everyone hears the news.
@@ -360,6 +502,14 @@ impl Controller {
             if !held.is_empty() {
                 effects.push(Effect::SendLeaderAndIsr { broker: *broker, partitions: held });
             }
+        }
+        self.tell(orders, effects);
+    }
+
+    /// Everyone hears the news.
+    fn tell(&self, orders: Vec<PartitionOrder>, effects: &mut Vec<Effect>) {
+        if orders.is_empty() {
+            return;
         }
         let brokers = self.live.iter().copied().collect();
         effects.push(Effect::SendUpdateMetadata { brokers, partitions: orders, deleted: Vec::new() });

@@ -185,3 +185,83 @@ fn a_mark_for_a_topic_that_does_not_exist_is_removed() {
     let effects = settled().handle(Event::DeletionsListed([topic("nosuch")].into()));
     assert_eq!(effects, [Effect::RemoveDeletionMark(topic("nosuch"))]);
 }
+
+fn proposal(leader_epoch: i32, partition_epoch: i32, isr: &[i32]) -> Event {
+    Event::IsrProposed(IsrProposal {
+        id: 77,
+        partition: partition("t", 0),
+        leader_epoch: LeaderEpoch(leader_epoch),
+        partition_epoch: PartitionEpoch(partition_epoch),
+        isr: ids(isr),
+    })
+}
+
+fn isr_answer(effects: &[Effect]) -> Option<&IsrAnswer> {
+    effects.iter().find_map(|effect| match effect {
+        Effect::AnswerIsrProposal { id: 77, answer } => Some(answer),
+        _ => None,
+    })
+}
+
+#[test]
+fn wishes_for_the_in_sync_set_are_judged_by_epochs_and_liveness() {
+    // Topic `t` is led by 1 in epoch 1, after 3 has died and returned; the state has been written twice.
+    let bounced = || {
+        let mut controller = settled();
+        settle(&mut controller, registered(&[(1, 101), (2, 102)]));
+        settle(&mut controller, registered(&[(1, 101), (2, 102), (3, 203)]));
+        controller
+    };
+    for (why, leader_epoch, partition_epoch, isr, refusal) in [
+        ("a follower is back", 1, 1, vec![1, 2, 3], None),
+        ("a follower lags", 1, 1, vec![1], None),
+        ("asked before: granted again", 1, 0, vec![1, 2], None),
+        ("led in an older epoch", 0, 1, vec![1], Some(IsrRefusal::Fenced)),
+        ("leads in an epoch that we do not know", 2, 1, vec![1], Some(IsrRefusal::FromTheFuture)),
+        ("builds on a state that we do not know", 1, 2, vec![1], Some(IsrRefusal::FromTheFuture)),
+        ("builds on an old state", 1, 0, vec![1], Some(IsrRefusal::Outdated)),
+        ("names a stranger", 1, 1, vec![1, 9], Some(IsrRefusal::Ineligible(BrokerId(9)))),
+    ] {
+        let mut controller = bounced();
+        let effects = settle(&mut controller, proposal(leader_epoch, partition_epoch, &isr));
+        let answer = isr_answer(&effects).unwrap_or_else(|| panic!("{why}: no answer in {effects:?}"));
+        assert_eq!(answer.as_ref().err(), refusal.as_ref(), "{why}");
+        if let Ok(state) = answer {
+            assert_eq!(state.isr, ids(&isr), "{why}");
+            assert_eq!(state.leader_epoch, LeaderEpoch(1), "{why}: nobody's leadership changes");
+        }
+    }
+}
+
+#[test]
+fn a_granted_wish_is_news_but_no_order() {
+    let mut controller = settled();
+    let effects = settle(&mut controller, proposal(0, 0, &[1]));
+    assert!(leader_orders(&effects, 1).is_empty(), "the leader has its answer");
+    assert!(effects.iter().any(|effect| matches!(effect, Effect::SendUpdateMetadata { partitions, .. }
+        if partitions.len() == 1)));
+}
+
+#[test]
+fn a_broker_that_leaves_hands_its_leaderships_over_first() {
+    let mut controller = settled();
+    settle(&mut controller, read("alone", &[&[1]]));
+    let effects = settle(&mut controller, Event::ShutdownAnnounced(BrokerId(1)));
+    let order = leader_orders(&effects, 2)[0];
+    assert_eq!((order.state.leader, &order.state.isr), (BrokerId(2), &ids(&[2, 3])));
+    assert_eq!(controller.led_by(BrokerId(1)), [], "the only replica of `alone` stays where it is");
+    assert!(leader_orders(&effects, 1).iter().all(|order| order.partition.topic == topic("t")));
+
+    let effects = settle(&mut controller, proposal(1, 1, &[2, 3, 1]));
+    let refusal = Some(&IsrRefusal::Ineligible(BrokerId(1)));
+    assert_eq!(
+        isr_answer(&effects).and_then(|answer| answer.as_ref().err()),
+        refusal,
+        "it does not come back so"
+    );
+
+    settle(&mut controller, registered(&[(2, 102), (3, 103)]));
+    settle(&mut controller, registered(&[(1, 301), (2, 102), (3, 103)]));
+    let effects = settle(&mut controller, proposal(1, 1, &[2, 3, 1]));
+    assert!(isr_answer(&effects).unwrap().is_ok(), "after its restart it does");
+}
