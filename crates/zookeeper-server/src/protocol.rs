@@ -146,15 +146,12 @@ pub struct Stat {
     /// Changes to the list of children: every creation and every deletion counts one.
     pub cversion: i32,
     pub aversion: i32,
-    /// The session of an ephemeral znode, [`CONTAINER_OWNER`] for a container, 0 otherwise.
+    /// The session of an ephemeral znode, 0 otherwise.
     pub ephemeral_owner: i64,
     pub data_length: i32,
     pub num_children: i32,
     pub pzxid: Zxid,
 }
-
-/// The `ephemeralOwner` that marks a container znode.
-pub const CONTAINER_OWNER: i64 = i64::MIN;
 
 impl Stat {
     pub fn write(&self, writer: &mut Writer<'_>) {
@@ -207,7 +204,10 @@ impl Acl {
     const SIZE_MIN: usize = 12;
 
     pub fn read(reader: &mut Reader<'_>) -> Result<Acl, JuteError> {
-        Ok(Acl { perms: reader.int()?, id: Id::new(reader.string()?, reader.string()?) })
+        let (perms, scheme) = (reader.int()?, reader.nullable_string()?);
+        // kazoo writes an empty string, such as the id of `auth`, as null.
+        let id = reader.nullable_string()?;
+        Ok(Acl { perms, id: Id::new(scheme.unwrap_or_default(), id.unwrap_or_default()) })
     }
 
     pub fn read_vector(reader: &mut Reader<'_>) -> Result<Vec<Acl>, JuteError> {

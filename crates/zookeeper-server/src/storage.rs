@@ -72,7 +72,8 @@ pub enum StorageError {
 pub struct Chain(u32);
 
 impl Chain {
-    const START: Chain = Chain(0);
+    /// What the first record of a first log covers.
+    pub const START: Chain = Chain(0);
 
     fn over(self, payload: &[u8]) -> Chain {
         let mut hasher = crc32fast::Hasher::new_with_initial(self.0);
@@ -509,9 +510,16 @@ impl<F: Files> Storage<F> {
         Ok(log)
     }
 
-    /// Makes the names of new logs survive a crash.
+    /// Makes the names of new logs survive a crash, and on the first start the directories that hold them.
     pub fn sync_names(&self) -> Result<(), StorageError> {
-        self.files.sync_directory(&self.logs)?;
+        let mut directories = vec![self.logs.as_path()];
+        directories.extend((self.snapshots != self.logs).then_some(self.snapshots.as_path()));
+        for directory in directories {
+            // Ours, the configured one, and the one that has its name.
+            for path in directory.ancestors().take(3).filter(|path| !path.as_os_str().is_empty()) {
+                self.files.sync_directory(path)?;
+            }
+        }
         Ok(())
     }
 

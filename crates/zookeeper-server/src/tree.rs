@@ -20,12 +20,11 @@ use std::sync::Arc;
 use crate::acl::{self, AclList};
 use crate::path;
 use crate::protocol::{
-    CONTAINER_OWNER, ConnectRequest, ConnectResponse, ErrorCode, EventType, Id, OpResult, Password, ReadOp,
-    Reply, Request, RequestError, Response, SessionId, SetWatches, Stat, WatchEvent, WatcherType, WriteOp,
-    Xid, Zxid, perms,
+    ConnectRequest, ConnectResponse, ErrorCode, EventType, Id, OpResult, Password, ReadOp, Reply, Request,
+    RequestError, Response, SessionId, SetWatches, Stat, WatchEvent, WatcherType, WriteOp, Xid, Zxid, perms,
 };
 use crate::watch::{WATCHES_PER_SESSION_MAX, Watches};
-use crate::znodes::{Change, Draft, Misfit, Znode, Znodes, ephemeral_of};
+use crate::znodes::{CONTAINER_OWNER, Change, Draft, Misfit, Znode, Znodes, ephemeral_of};
 
 /// Two clocks, because a wall clock that is set must not expire sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -395,7 +394,7 @@ impl Tree {
             Request::Exists { path, watch } => self.exists(session, path, *watch),
             Request::GetAcl { path } => self.get_acl(session, path),
             Request::Sync { path } => Ok(Response::Path((*path).into())),
-            Request::Ping => Ok(Response::Done),
+            Request::Ping => return self.reply(session, Xid::PING, Ok(Response::Done), out),
             Request::Auth { scheme, auth } => return self.authenticate(session, xid, scheme, auth, out),
             Request::Sasl => return self.refuse_authentication(session, xid, out),
             Request::SetWatches(watches) => {

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use crate::acl::{self, AclList};
 use crate::path;
 use crate::protocol::{
-    Acl, CONTAINER_OWNER, Create, ErrorCode, Id, Lifetime, Sequential, SessionId, Stat, WriteOp, Zxid, perms,
+    Acl, Create, ErrorCode, Id, Lifetime, Sequential, SessionId, Stat, WriteOp, Zxid, perms,
 };
 
 /// What is stored under a path.
@@ -30,6 +30,7 @@ pub struct Znode {
     /// Children ever created here: the next number of a sequential child. What clients see as `cversion` counts
     /// the deletions too.
     pub creates: i32,
+    /// The session of an ephemeral, [`CONTAINER_OWNER`], or 0.
     pub owner: i64,
     pub children: BTreeSet<Arc<str>>,
 }
@@ -63,7 +64,7 @@ impl Znode {
             // Every child ever created that is not here any more was deleted.
             cversion: self.creates.wrapping_mul(2).wrapping_sub(num_children),
             aversion: self.aversion,
-            ephemeral_owner: self.owner,
+            ephemeral_owner: ephemeral_of(self.owner).unwrap_or_default().0,
             data_length: self.data.as_ref().map_or(0, Bytes::len) as i32,
             num_children,
             pzxid: self.pzxid,
@@ -71,7 +72,10 @@ impl Znode {
     }
 }
 
-/// The session an `ephemeralOwner` names, if it names one.
+/// The `owner` that marks a container. Clients see 0.
+pub const CONTAINER_OWNER: i64 = i64::MIN;
+
+/// The session an owner names, if it names one.
 pub fn ephemeral_of(owner: i64) -> Option<SessionId> {
     (owner != 0 && owner != CONTAINER_OWNER).then_some(SessionId(owner))
 }
