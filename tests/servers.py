@@ -38,8 +38,11 @@ def eventually(condition, what, within=DEADLINE_SECONDS, unless=lambda: None):
         pause.wait(0.02)
 
 
+ports_given = set()
+
+
 def free_port():
-    """A port that nothing listens on, below the range from which the kernel numbers outgoing connections.
+    """A port that nothing listens on and no other caller was given, below the range from which the kernel numbers outgoing connections.
 
     So no client's connection can sit on it while a server that was killed comes back.
     """
@@ -48,7 +51,9 @@ def free_port():
         port = random.randrange(10_000, lowest_ephemeral)
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
-            return port
+            if port not in ports_given:
+                ports_given.add(port)
+                return port
 
 
 def dies_with_its_parent():
