@@ -239,6 +239,15 @@ cleaner.min.cleanable.ratio = 0.25
 }
 
 #[test]
+fn node_id_is_another_name_of_broker_id() {
+    for (text, id) in [("node.id=7", 7), ("broker.id=7", 7), ("broker.id=7\nnode.id=8", 7)] {
+        let config = properties(text);
+        assert_eq!(config.broker_id.map(|id| id.0), Some(id), "{text}");
+        assert_eq!(config.warnings, [], "{text}");
+    }
+}
+
+#[test]
 fn log_directories_are_listed_without_blanks_or_empty_names() {
     for (text, dirs) in [
         ("log.dirs=/a, /b,", vec!["/a", "/b"]),
@@ -451,6 +460,59 @@ fn descriptions_tell_who_decided() {
     );
     assert_eq!(entry("retention.ms").value.as_deref(), Some("3600000"));
     assert_eq!(entry("cleanup.policy").source, Source::Default);
+}
+
+#[test]
+fn a_broker_and_a_topic_are_described_as_kafka_describes_them() {
+    let config =
+        Config::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/config/describe.properties"), &[])
+            .expect("a configuration that Kafka started with");
+    let overrides: TopicOverrides = [("retention.ms".to_owned(), "1000".to_owned())].into();
+    let broker = describe_broker(&config.settings).expect("what was loaded");
+    let topic = describe_topic(&config.settings, &overrides).expect("well-formed");
+    let mut seen = 0;
+    for row in rows(include_str!("config/describe.txt")) {
+        let described = if row[0] == "BROKER" { &broker } else { &topic };
+        let entry = described.iter().find(|entry| entry.name == row[1]);
+        let entry = entry.unwrap_or_else(|| panic!("{} {} is not described", row[0], row[1]));
+        let source = match entry.source {
+            Source::Topic => "DYNAMIC_TOPIC_CONFIG",
+            Source::DynamicBroker => "DYNAMIC_BROKER_CONFIG",
+            Source::DynamicDefaultBroker => "DYNAMIC_DEFAULT_BROKER_CONFIG",
+            Source::StaticBroker => "STATIC_BROKER_CONFIG",
+            Source::Default => "DEFAULT_CONFIG",
+        };
+        let shown = |value: &Option<String>| value.clone().unwrap_or_else(|| "null".to_owned());
+        let synonyms: Vec<String> = entry
+            .synonyms
+            .iter()
+            .map(|synonym| {
+                let source = match synonym.source {
+                    Source::Topic => "DYNAMIC_TOPIC_CONFIG",
+                    Source::StaticBroker => "STATIC_BROKER_CONFIG",
+                    _ => "DEFAULT_CONFIG",
+                };
+                format!("{}={}/{source}", synonym.name, shown(&synonym.value))
+            })
+            .collect();
+        let ours = [
+            match shown(&entry.value).as_str() {
+                "" => "''".to_owned(),
+                value => value.to_owned(),
+            },
+            source.to_owned(),
+            entry.read_only.to_string(),
+            entry.sensitive.to_string(),
+            entry.kind.map_or("UNKNOWN".to_owned(), |kind| kind.to_string()),
+            format!("[{}]", synonyms.join(", ")),
+        ];
+        // A map, which Kafka shows in the order of its hashes.
+        if row[1] != "listener.security.protocol.map" {
+            assert_eq!(ours.join(" | "), row[2..].join(" | "), "{} {}", row[0], row[1]);
+        }
+        seen += 1;
+    }
+    assert_eq!(seen, broker.len() + topic.len(), "nothing more is described");
 }
 
 #[test]

@@ -1191,8 +1191,8 @@ keys! {
         /// Roles in a KRaft cluster. Empty here: this broker keeps to ZooKeeper.
         PROCESS_ROLES: Vec<String> = "process.roles", "", EachOf(&["broker", "controller"]), High, ReadOnly;
 
-        /// Identity in a KRaft cluster.
-        NODE_ID: i32 = "node.id", "-1", Any, High, ReadOnly, NoEffect;
+        /// Identity in a KRaft cluster; here another name of `broker.id`, each deciding the other where only one is set.
+        NODE_ID: i32 = "node.id", "-1", Any, High, ReadOnly;
 
         /// Listeners of KRaft controllers.
         CONTROLLER_LISTENER_NAMES: Option<String> =

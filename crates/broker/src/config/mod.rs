@@ -337,6 +337,7 @@ impl Config {
                 warnings.push(Warning::Unknown { key: key.clone(), origin: given.origin.clone() });
             }
         }
+        settings::share(&mut layer, keys::BROKER_ID.name(), keys::NODE_ID.name());
         let settings = Settings::new(layer);
         for (name, given) in &settings.stated {
             // By its own name it is looked at below.

@@ -237,6 +237,15 @@ pub(super) fn apply_override(layer: &mut Layer, text: &str) -> Result<(), Config
     Ok(())
 }
 
+/// Gives two names of one thing the same value, where only one of them has one.
+pub(super) fn share(layer: &mut Layer, one: &str, other: &str) {
+    for (from, to) in [(one, other), (other, one)] {
+        if let Some(given) = layer.get(from).cloned() {
+            layer.entry(to.to_owned()).or_insert(given);
+        }
+    }
+}
+
 /// Settings for images that are configured by variables: `KAFKA_LOG_DIRS` is `log.dirs`.
 ///
 /// `_` is a dot, `__` an underscore, `___` a dash; the prefix may also be `KAFKA_CFG_`, which then wins.
