@@ -85,7 +85,9 @@ impl ClientStore {
             Some(slash) => settings.connect.split_at(slash),
             None => (settings.connect.as_str(), ""),
         };
-        let (hosts, chroot) = (hosts.to_owned(), chroot.trim_end_matches('/').to_owned());
+        // Blanks and empty names between commas are nothing to ZooKeeper's own clients.
+        let hosts: Vec<&str> = hosts.split(',').map(str::trim).filter(|host| !host.is_empty()).collect();
+        let (hosts, chroot) = (hosts.join(","), chroot.trim().trim_end_matches('/').to_owned());
         let client = connect_within(&settings, &hosts).await?;
         let client = enter_chroot(client, &chroot)
             .await
@@ -192,40 +194,45 @@ impl Shared {
     fn install(self: &Arc<Shared>, client: zk::Client) {
         let session = SessionId(client.session_id().0);
         let mut watcher = client.state_watcher();
+        let now = client.state();
         *self.session.write() = session;
         *self.client.write() = Some(Arc::new(client));
         self.states.send_replace(SessionState::Connected { session, connection: 1 });
         let shared = self.clone();
         tokio::spawn(async move {
             let mut connection = 1;
+            // What has become of the session since it was opened, if anything.
+            let mut state =
+                if now == zk::SessionState::SyncConnected { watcher.changed().await } else { now };
             loop {
-                let state = match watcher.changed().await {
+                let told = match state {
                     zk::SessionState::SyncConnected | zk::SessionState::ConnectedReadOnly => {
                         connection += 1;
+                        tracing::info!(%session, connection, "connected to ZooKeeper again");
                         SessionState::Connected { session, connection }
                     }
-                    zk::SessionState::Disconnected => SessionState::Disconnected { session },
-                    zk::SessionState::Expired => SessionState::Expired { session },
-                    zk::SessionState::AuthFailed => SessionState::AuthFailed,
-                    zk::SessionState::Closed => SessionState::Closed,
+                    zk::SessionState::Disconnected => {
+                        tracing::warn!(%session, "connection to ZooKeeper lost");
+                        SessionState::Disconnected { session }
+                    }
+                    zk::SessionState::Expired => {
+                        tracing::warn!(%session, "ZooKeeper session expired");
+                        SessionState::Expired { session }
+                    }
+                    zk::SessionState::AuthFailed => {
+                        tracing::error!(%session, "ZooKeeper refused the credentials");
+                        SessionState::AuthFailed
+                    }
+                    zk::SessionState::Closed => {
+                        tracing::debug!(%session, "ZooKeeper session closed");
+                        SessionState::Closed
+                    }
                 };
-                match state {
-                    SessionState::Connected { connection, .. } => {
-                        tracing::info!(%session, connection, "connected to ZooKeeper again");
-                    }
-                    SessionState::Disconnected { .. } => {
-                        tracing::warn!(%session, "connection to ZooKeeper lost")
-                    }
-                    SessionState::Expired { .. } => tracing::warn!(%session, "ZooKeeper session expired"),
-                    SessionState::AuthFailed => {
-                        tracing::error!(%session, "ZooKeeper refused the credentials")
-                    }
-                    SessionState::Closed => tracing::debug!(%session, "ZooKeeper session closed"),
-                }
-                shared.states.send_replace(state);
-                if !matches!(state, SessionState::Connected { .. } | SessionState::Disconnected { .. }) {
+                shared.states.send_replace(told);
+                if state.is_terminated() {
                     return;
                 }
+                state = watcher.changed().await;
             }
         });
     }

@@ -41,6 +41,7 @@ impl KafkaZkClient {
         };
         // A configuration can be left over from a topic of the same name.
         let mut config_exists = false;
+        let mut lost = 0;
         for _ in 0..ATTEMPTS {
             let write_config = if config_exists {
                 Op::Set { path: config_path.clone(), data: config.encode(), version: None }
@@ -68,14 +69,17 @@ impl KafkaZkClient {
                 (_, error) if error.is_outcome_unknown() => match self.read_topic(topic).await? {
                     Some(found) if found.record == *assignment => return Ok(()),
                     Some(_) => return Err(CreateTopicError::Exists(topic.to_string())),
-                    None => {}
+                    None => lost += 1,
                 },
                 (_, error) => return Err(error.into()),
             }
         }
-        Err(CreateTopicError::Zk(ZkError::Refused {
-            path: topic_path,
-            detail: format!("{ATTEMPTS} tries to create the topic met a changing tree"),
+        Err(CreateTopicError::Zk(match lost {
+            0 => ZkError::Refused {
+                path: topic_path,
+                detail: format!("{ATTEMPTS} tries to create the topic met a changing tree"),
+            },
+            attempts => ZkError::KeptBreaking { path: topic_path, attempts },
         }))
     }
 

@@ -48,7 +48,8 @@ impl Ensemble {
 
     pub async fn store_at(&self, path: &str) -> ClientStore {
         let settings = ConnectSettings {
-            connect: format!("{}{}{path}", self.address, self.chroot),
+            // A blank and an empty name, which people write and ZooKeeper passes over.
+            connect: format!("{}, ,{}{path}", self.address, self.chroot),
             session_timeout: Duration::from_secs(2),
             connection_timeout: Duration::from_secs(10),
         };
