@@ -6,7 +6,7 @@ use ottla_log::{
     AbortedTransaction, AppendError, EpochEnd, FoundTimestamp, Log, LogConfig, ReadError, Region,
     StorageError,
 };
-use ottla_model::{BrokerId, LeaderEpoch, Offset, Timestamp, TopicPartition, Uuid};
+use ottla_model::{BrokerId, LeaderEpoch, Offset, PartitionEpoch, Timestamp, TopicPartition, Uuid};
 use ottla_protocol::ErrorCode;
 use ottla_protocol::records::Batches;
 use ottla_protocol::records::validate::{
@@ -469,6 +469,29 @@ impl HostedPartition {
         Ok(outcome)
     }
 
+    /// The in-sync set without the laggards, if there are such and no change is under way.
+    pub fn shrink_isr(&self, now: Timestamp) -> Option<IsrProposal> {
+        self.state().ok()?.replica.shrink_isr(now)
+    }
+
+    /// The controller has confirmed a set of in-sync replicas.
+    pub fn isr_committed(&self, isr: Vec<BrokerId>, epoch: PartitionEpoch, now: Timestamp) {
+        let Ok(mut state) = self.state() else { return };
+        if state.replica.isr_committed(isr, epoch, now) {
+            let high_watermark = state.replica.high_watermark();
+            state.log.high_watermark_advanced(high_watermark);
+            drop(state);
+            self.purgatory.moved(Moves::HighWatermark, i64::MAX);
+        }
+    }
+
+    /// The controller has refused a change for a reason that leaves the confirmed set as it is.
+    pub fn isr_refused(&self) {
+        if let Ok(mut state) = self.state() {
+            state.replica.isr_refused();
+        }
+    }
+
     pub fn watermarks(&self) -> Result<Watermarks, Unavailable> {
         Ok(self.state()?.watermarks())
     }
@@ -488,6 +511,144 @@ impl HostedPartition {
     pub fn allows_down_conversion(&self) -> bool {
         self.rules.read().allows_down_conversion
     }
+}
+
+/// Where a follower goes on fetching.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FollowerPosition {
+    pub leader_epoch: LeaderEpoch,
+    /// The end of the log here.
+    pub offset: Offset,
+    /// Epoch of the last record, by which the leader finds out where the logs part (KIP-595).
+    pub last_epoch: Option<LeaderEpoch>,
+    pub log_start: Offset,
+}
+
+/// What a leader sent a follower.
+#[derive(Debug, Clone, Copy)]
+pub struct FromLeader<'a> {
+    /// The position that was asked for; what has moved on meanwhile takes nothing in.
+    pub position: FollowerPosition,
+    pub records: &'a [u8],
+    pub high_watermark: Offset,
+    pub log_start: Offset,
+}
+
+/// Following a leader on another broker.
+impl HostedPartition {
+    /// `None` while this replica leads, or has no leader.
+    pub fn follower_position(&self, now: Timestamp) -> Result<Option<FollowerPosition>, FollowerFailure> {
+        let mut state = self.state()?;
+        if state.replica.is_leader() || state.replica.leader() == BrokerId::NONE {
+            return Ok(None);
+        }
+        let last_epoch = state.log.leader_epochs().latest().map(|latest| latest.epoch);
+        if last_epoch.is_none() && state.log.log_end_offset() > state.replica.high_watermark() {
+            // Records from before epochs were kept: only what was committed is known to be the leader's too.
+            let high_watermark = state.replica.high_watermark();
+            state.log.truncate_to(high_watermark, now)?;
+        }
+        Ok(Some(FollowerPosition {
+            leader_epoch: state.replica.leader_epoch(),
+            offset: state.log.log_end_offset(),
+            last_epoch,
+            log_start: state.log.log_start_offset(),
+        }))
+    }
+
+    /// Appends what the leader sent, and moves the watermark after the leader's.
+    pub fn append_as_follower(&self, sent: &FromLeader<'_>, now: Timestamp) -> Result<(), FollowerFailure> {
+        let mut state = self.state()?;
+        let current = state.log.log_end_offset();
+        if state.replica.leader_epoch() != sent.position.leader_epoch || current != sent.position.offset {
+            return Ok(());
+        }
+        if let Err(error) = state.log.append_as_follower(sent.records, now) {
+            state.offline |= matches!(&error, AppendError::Storage(_));
+            return Err(error.into());
+        }
+        let (log_start, log_end) = (state.log.log_start_offset(), state.log.log_end_offset());
+        let before = state.replica.high_watermark();
+        state.replica.follower_high_watermark(sent.high_watermark, log_start, log_end);
+        let high_watermark = state.replica.high_watermark();
+        state.log.high_watermark_advanced(high_watermark);
+        if sent.log_start > log_start {
+            state.log.increment_log_start_offset(sent.log_start);
+        }
+        drop(state);
+        if high_watermark > before {
+            self.purgatory.moved(Moves::HighWatermark, i64::MAX);
+        }
+        Ok(())
+    }
+
+    /// Cuts off what the leader does not have: its log and this one part after `end`.
+    ///
+    /// `true` if records went; the recovery points must be written before the next append.
+    pub fn truncate_as_follower(
+        &self,
+        position: &FollowerPosition,
+        end: EpochEnd,
+        now: Timestamp,
+    ) -> Result<bool, FollowerFailure> {
+        let ours = self.state()?.log.epoch_end_offset(end.epoch);
+        let target = ours.map_or(end.end_offset, |ours| ours.end_offset.min(end.end_offset));
+        self.cut(position, |log| log.truncate_to(target, now).map(drop))
+    }
+
+    /// The leader's log ends before ours does, which only an unclean election leads to.
+    pub fn truncate_to(
+        &self,
+        position: &FollowerPosition,
+        offset: Offset,
+        now: Timestamp,
+    ) -> Result<bool, FollowerFailure> {
+        self.cut(position, |log| log.truncate_to(offset, now).map(drop))
+    }
+
+    /// The leader has none of what we have any more: begin where it begins.
+    pub fn start_over_at(
+        &self,
+        position: &FollowerPosition,
+        offset: Offset,
+        now: Timestamp,
+    ) -> Result<bool, FollowerFailure> {
+        self.cut(position, |log| log.truncate_fully_and_start_at(offset, now))
+    }
+
+    fn cut(
+        &self,
+        position: &FollowerPosition,
+        cut: impl FnOnce(&mut Log<Disk>) -> Result<(), StorageError>,
+    ) -> Result<bool, FollowerFailure> {
+        let mut state = self.state()?;
+        let before = state.log.log_end_offset();
+        if state.replica.leader_epoch() != position.leader_epoch || before != position.offset {
+            return Ok(false);
+        }
+        if let Err(error) = cut(&mut state.log) {
+            state.offline = true;
+            return Err(error.into());
+        }
+        let (log_start, log_end) = (state.log.log_start_offset(), state.log.log_end_offset());
+        state.replica.clamp_high_watermark(log_start, log_end);
+        if log_end == before {
+            return Ok(false);
+        }
+        tracing::warn!(partition = %self.name, from = %before, to = %log_end, "log truncated to match its leader's");
+        Ok(true)
+    }
+}
+
+/// Why a follower could not take in what its leader sent.
+#[derive(Debug, thiserror::Error)]
+pub enum FollowerFailure {
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+    #[error(transparent)]
+    Append(#[from] AppendError),
+    #[error(transparent)]
+    Storage(#[from] StorageError),
 }
 
 /// Why a flush did not come to its end.

@@ -257,7 +257,11 @@ impl ReplicaManager {
     }
 
     /// Follows the controller's order for one replica, making its log if there is none.
-    pub fn follow(&self, order: &ReplicaOrder, now: Timestamp) -> Result<OrderOutcome, ReplicaFailure> {
+    pub fn follow(
+        &self,
+        order: &ReplicaOrder,
+        now: Timestamp,
+    ) -> Result<(Arc<HostedPartition>, OrderOutcome), ReplicaFailure> {
         let ReplicaOrder { partition, topic_id, .. } = order;
         let hosted = match self.find(&partition.topic, partition.partition) {
             Some(hosted) if hosted.topic_id() == *topic_id || topic_id.is_zero() => hosted,
@@ -266,7 +270,8 @@ impl ReplicaManager {
             }
             None => self.host(partition, *topic_id, now)?,
         };
-        Ok(hosted.follow(&order.order, now)?)
+        let outcome = hosted.follow(&order.order, now)?;
+        Ok((hosted, outcome))
     }
 
     fn host(

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use ottla_client::Address;
 use ottla_model::{BrokerEpoch, BrokerId, ControllerEpoch, Timestamp, TopicName, Uuid};
 use ottla_network::{BindError, BoundListener, Limits, ListenerConfig, SocketServer};
 use ottla_protocol::{ErrorCode, Str};
@@ -12,19 +13,20 @@ use ottla_zookeeper::records::{BrokerEndpoint, BrokerRegistration, ConfigEntity,
 use ottla_zookeeper::{
     ClientStore, ConnectError, ConnectSettings, KafkaZkClient, Patience, RegisterError, ZkError, ZkStore,
 };
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use crate::apis::Router;
 use crate::config::{Config, ConfigError, Endpoint, ProtocolVersion};
-use crate::controller;
+use crate::controller::{self, ControllerHandle};
 use crate::hosted_partition::HostedPartition;
 use crate::metadata_cache::MetadataCache;
 use crate::producer_ids::ProducerIds;
 use crate::random;
+use crate::replica_fetcher::ReplicaFetchers;
 use crate::replica_manager::{LockedLogDirs, LogDirsError, ReplicaManager};
 use crate::topic_configs::TopicConfigs;
-use crate::{config_changes, housekeeping};
+use crate::{config_changes, controlled_shutdown, housekeeping, in_sync_replicas};
 
 /// How long answers that are due may take to leave when the broker stops.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
@@ -40,6 +42,10 @@ pub struct Broker {
     pub replicas: ReplicaManager,
     pub zookeeper: KafkaZkClient,
     pub producer_ids: ProducerIds,
+    /// The controller, where it is on this broker.
+    pub controller: ControllerHandle,
+    pub fetchers: ReplicaFetchers,
+    isr_changes: mpsc::UnboundedSender<in_sync_replicas::Change>,
     registration: BrokerRegistration,
     /// The czxid of our registration.
     epoch: AtomicI64,
@@ -84,8 +90,20 @@ impl Broker {
     }
 
     /// A follower is in step again. The controller is to take it back into the in-sync set.
-    pub fn propose_isr(&self, hosted: &HostedPartition, proposal: IsrProposal) {
-        tracing::debug!(partition = %hosted.name(), ?proposal, "in-sync replicas to be changed");
+    pub fn propose_isr(&self, hosted: &Arc<HostedPartition>, proposal: IsrProposal) {
+        tracing::info!(partition = %hosted.name(), isr = ?proposal.isr, "in-sync replicas to grow");
+        if self.isr_changes.send((hosted.clone(), proposal)).is_err() {
+            tracing::debug!(
+                "the broker stops, nobody takes changes of in-sync sets to the controller any more"
+            );
+        }
+    }
+
+    /// Where another broker listens for brokers.
+    pub fn inter_broker_address(&self, broker: BrokerId) -> Option<Address> {
+        let image = self.metadata.broker(broker)?;
+        let endpoint = image.endpoint(self.config.listeners.inter_broker.as_str())?;
+        Some(Address::new(&endpoint.host, u16::try_from(endpoint.port).ok()?))
     }
 
     /// Registers this broker, and thereby begins a new life of it.
@@ -207,6 +225,7 @@ impl RunningBroker {
             now(),
         )?;
         let endpoints = advertised(&config, &listeners);
+        let (isr_changes, changes) = mpsc::unbounded_channel();
         let broker = Arc::new(Broker {
             id,
             cluster_id,
@@ -217,6 +236,9 @@ impl RunningBroker {
             replicas,
             zookeeper,
             producer_ids: ProducerIds::default(),
+            controller: ControllerHandle::default(),
+            fetchers: ReplicaFetchers::default(),
+            isr_changes,
             epoch: AtomicI64::new(-1),
             controller_epoch: AtomicI32::new(0),
         });
@@ -229,6 +251,7 @@ impl RunningBroker {
         let controller = controller::Office::enter(broker.clone(), view.controller, stopped.clone()).await?;
         tasks.spawn(controller.run());
         tasks.spawn(config_changes::watch(broker.clone(), stopped.clone()));
+        tasks.spawn(in_sync_replicas::run(broker.clone(), changes, stopped.clone()));
         tasks.spawn(housekeeping::run(broker.clone(), stopped));
         let limits = limits(&broker.config);
         let server = SocketServer::start(listeners, limits, Arc::new(Router::new(broker.clone())))?;
@@ -248,12 +271,16 @@ impl RunningBroker {
     /// Stops serving, closes the logs and leaves ZooKeeper. The next start need not look at any record.
     pub async fn shutdown(mut self) {
         tracing::info!("[KafkaServer id={}] shutting down", self.broker.id);
+        if self.broker.config.controller.controlled_shutdown_enable {
+            controlled_shutdown::leave(&self.broker).await;
+        }
         self.stop.send_replace(true);
         for hosted in self.broker.replicas.all() {
             hosted.purgatory().release_all();
         }
         self.server.shutdown(SHUTDOWN_GRACE).await;
         while self.tasks.join_next().await.is_some() {}
+        self.broker.fetchers.stop();
         self.broker.replicas.close(now());
         if let Err(error) = self.store.close().await {
             tracing::warn!(%error, "the ZooKeeper session will end by its timeout");

@@ -1,6 +1,6 @@
 //! The in-sync replicas, and a change of them that the controller has not answered yet.
 
-use ottla_model::{BrokerId, PartitionEpoch};
+use ottla_model::{BrokerId, LeaderEpoch, PartitionEpoch};
 
 /// The in-sync replica set of one partition, as its leader knows it.
 ///
@@ -17,6 +17,8 @@ pub struct Isr {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IsrProposal {
     pub isr: Vec<BrokerId>,
+    /// The epoch that the sender leads in.
+    pub leader_epoch: LeaderEpoch,
     /// The state the proposal builds on; the controller refuses it if the state has moved on.
     pub partition_epoch: PartitionEpoch,
 }

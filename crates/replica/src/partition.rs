@@ -265,7 +265,7 @@ impl Partition {
 
     fn propose(&mut self, isr: Vec<BrokerId>) -> IsrProposal {
         self.isr.propose(isr.clone());
-        IsrProposal { isr, partition_epoch: self.partition_epoch }
+        IsrProposal { isr, leader_epoch: self.leader_epoch, partition_epoch: self.partition_epoch }
     }
 
     /// The controller confirmed a set of in-sync replicas. True if that moved the high watermark.
@@ -502,7 +502,7 @@ mod tests {
         let mut partition = leader(&[1], 2);
         assert!(!partition.appended(Offset(3), NOW));
         assert_eq!(partition.high_watermark(), Offset(0));
-        assert!(partition.isr_committed(brokers(&[1]), PartitionEpoch(11), NOW) == false);
+        assert!(!partition.isr_committed(brokers(&[1]), PartitionEpoch(11), NOW));
     }
 
     #[test]
@@ -546,7 +546,8 @@ mod tests {
         let later = Timestamp(NOW.0 + 10_001);
         partition.follower_fetched(BrokerId(2), Offset(5), Offset(0), later).unwrap();
         let proposal = partition.shrink_isr(later).unwrap();
-        assert_eq!(proposal, IsrProposal { isr: brokers(&[1, 2]), partition_epoch: PartitionEpoch(10) });
+        assert_eq!(proposal.isr, brokers(&[1, 2]));
+        assert_eq!((proposal.leader_epoch, proposal.partition_epoch), (LeaderEpoch(5), PartitionEpoch(10)));
         assert_eq!(partition.shrink_isr(later), None, "one proposal at a time");
         assert!(partition.isr_committed(proposal.isr, PartitionEpoch(11), later));
         assert_eq!(partition.high_watermark(), Offset(5), "nobody holds it back any more");

@@ -1,5 +1,7 @@
 //! LeaderAndIsr: the controller's orders for the replicas held here.
 
+use std::sync::Arc;
+
 use ottla_model::{
     BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicName, TopicPartition, Uuid,
 };
@@ -9,7 +11,7 @@ use ottla_protocol::messages::leader_and_isr::{
     LeaderAndIsrTopicError,
 };
 use ottla_protocol::{ApiKey, DecodeError, ErrorCode, Str};
-use ottla_replica::LeaderAndIsr;
+use ottla_replica::{LeaderAndIsr, OrderOutcome};
 
 use super::{Api, Call};
 use crate::replica_manager::ReplicaOrder;
@@ -30,7 +32,11 @@ fn handle(mut call: Call) -> Result<Reply, DecodeError> {
 }
 
 /// Follows the orders. Called by the network, and without it by the controller on this very broker.
-pub async fn apply(broker: &Broker, version: i16, request: &LeaderAndIsrRequest) -> LeaderAndIsrResponse {
+pub async fn apply(
+    broker: &Arc<Broker>,
+    version: i16,
+    request: &LeaderAndIsrRequest,
+) -> LeaderAndIsrResponse {
     let epochs = (ControllerEpoch(request.controller_epoch), BrokerEpoch(request.broker_epoch));
     if let Err(error) = broker.check_controller(epochs.0, epochs.1) {
         return LeaderAndIsrResponse { error_code: error as i16, ..Default::default() };
@@ -80,7 +86,7 @@ async fn load_new_topics(broker: &Broker, request: &LeaderAndIsrRequest) {
 }
 
 fn follow(
-    broker: &Broker,
+    broker: &Arc<Broker>,
     version: i16,
     topic: &str,
     topic_id: Uuid,
@@ -102,12 +108,22 @@ fn follow(
                 replicas: ids(&state.replicas),
             },
         };
-        broker.replicas.follow(&order, broker.now()).map_err(|error| {
-            if error.code() != ErrorCode::StaleControllerEpoch {
-                tracing::error!(partition = %order.partition, %error, "order not followed");
+        match broker.replicas.follow(&order, broker.now()) {
+            Ok((hosted, OrderOutcome::Follower { leader })) if leader != BrokerId::NONE => {
+                broker.fetchers.follow(broker, hosted, leader);
+                Ok(())
             }
-            error.code()
-        })
+            Ok(_) => {
+                broker.fetchers.forget(&order.partition);
+                Ok(())
+            }
+            Err(error) => {
+                if error.code() != ErrorCode::StaleControllerEpoch {
+                    tracing::error!(partition = %order.partition, %error, "order not followed");
+                }
+                Err(error.code())
+            }
+        }
     });
     LeaderAndIsrPartitionError {
         partition_index: state.partition_index,

@@ -3,7 +3,9 @@
 //! A request comes in as a [`Call`], which knows its header, and leaves as a [`Reply`]. The router and the
 //! ApiVersions answer read [`APIS`]; nothing else lists what is served.
 
+pub mod alter_partition;
 mod api_versions;
+pub mod controlled_shutdown;
 mod create_topics;
 mod delete_topics;
 mod describe_cluster;
@@ -36,11 +38,13 @@ pub const APIS: &[Api] = &[
     leader_and_isr::API,
     stop_replica::API,
     update_metadata::API,
+    controlled_shutdown::API,
     api_versions::API,
     create_topics::API,
     delete_topics::API,
     init_producer_id::API,
     describe_configs::API,
+    alter_partition::API,
     describe_cluster::API,
 ];
 

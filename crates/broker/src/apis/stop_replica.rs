@@ -80,6 +80,7 @@ fn stops(request: &StopReplicaRequest) -> impl Iterator<Item = Stop<'_>> {
 fn stop_replica(broker: &Broker, stop: &Stop<'_>) -> Result<(), ErrorCode> {
     let topic = TopicName::new(stop.topic).map_err(|_| ErrorCode::InvalidTopicException)?;
     let partition = TopicPartition::new(topic, stop.partition);
+    broker.fetchers.forget(&partition);
     broker.replicas.stop(&partition, stop.leader_epoch, stop.delete, broker.now()).map_err(|error| {
         tracing::error!(%partition, %error, "replica not stopped");
         error.code()

@@ -2,15 +2,17 @@
 
 mod orders;
 mod peers;
+mod requests;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use ottla_controller::{
-    Assignment, Controller, Effect, Event, Expected, PartitionOrder, PartitionState, WriteOutcome,
+    Assignment, Controller, Effect, Event, Expected, IsrAnswer, IsrProposal, PartitionOrder, PartitionState,
+    WriteOutcome,
 };
 use ottla_model::{BrokerEpoch, BrokerId, TopicName, TopicPartition};
 use ottla_protocol::ErrorCode;
@@ -22,10 +24,12 @@ use ottla_zookeeper::{
     ControllerFence, ControllerView, Election, FencedError, Patience, RegisterError, SessionState,
     StateWriteError, Versioned, Watch, WatchEvent, ZkError,
 };
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use self::orders::{RequestVersions, Sender};
 use self::peers::{PeerAnswer, Peers};
+use self::requests::{Asking, ControllerRequest};
+pub use self::requests::{ControllerHandle, IsrWish};
 use crate::apis::{leader_and_isr, stop_replica, update_metadata};
 use crate::metadata_cache::{BrokerImage, Endpoint};
 use crate::random;
@@ -188,6 +192,10 @@ struct Term {
     brokers: BTreeMap<BrokerId, (BrokerEpoch, BrokerImage)>,
     peers: Peers,
     answers: mpsc::UnboundedReceiver<PeerAnswer>,
+    requests: mpsc::Receiver<ControllerRequest>,
+    /// Wishes that have yet to be answered, by the number the core knows them by.
+    proposals: HashMap<u64, oneshot::Sender<Result<IsrAnswer, ErrorCode>>>,
+    next_proposal: u64,
     brokers_watch: Watch,
     topics_watch: Watch,
     deletions_watch: Watch,
@@ -217,6 +225,9 @@ impl Term {
             brokers: BTreeMap::new(),
             peers,
             answers,
+            requests: broker.controller.open(),
+            proposals: HashMap::new(),
+            next_proposal: 0,
             brokers_watch,
             topics_watch,
             deletions_watch,
@@ -265,6 +276,7 @@ impl Term {
                     }
                 }
                 Some(answer) = self.answers.recv() => self.answered(answer).await?,
+                Some(request) = self.requests.recv() => self.asked(request).await?,
                 changed = states.changed() => {
                     let state = *states.borrow_and_update();
                     if changed.is_err() || matches!(state, SessionState::Expired { .. } | SessionState::Closed) {
@@ -371,6 +383,12 @@ impl Term {
             Effect::RemoveDeletionMark(topic) => {
                 self.broker.zookeeper.remove_deletion_marks(self.fence, &[topic]).await?;
             }
+            Effect::AnswerIsrProposal { id, answer } => {
+                if let Some(waiting) = self.proposals.remove(&id) {
+                    // Whoever asked may have gone.
+                    let _ = waiting.send(Ok(answer));
+                }
+            }
         }
         Ok(None)
     }
@@ -459,6 +477,45 @@ impl Term {
             PeerAnswer::Stopped { broker, response } => {
                 self.handle(replicas_stopped(broker, &response)).await
             }
+        }
+    }
+
+    async fn asked(&mut self, request: ControllerRequest) -> Result<(), End> {
+        match request {
+            ControllerRequest::ChangeIsr { asking, wish, answer } => {
+                if let Err(error) = self.check_life(asking) {
+                    let _ = answer.send(Err(error));
+                    return Ok(());
+                }
+                let id = self.next_proposal;
+                self.next_proposal += 1;
+                self.proposals.insert(id, answer);
+                let IsrWish { partition, leader_epoch, partition_epoch, isr } = wish;
+                let proposal = IsrProposal { id, partition, leader_epoch, partition_epoch, isr };
+                self.handle(Event::IsrProposed(proposal)).await
+            }
+            ControllerRequest::AnnounceShutdown { asking, answer } => {
+                let (broker, _) = asking;
+                let outcome = match self.check_life(asking) {
+                    Err(error) => Err(error),
+                    Ok(()) => {
+                        tracing::info!(%broker, "broker is leaving, moving its leaderships");
+                        self.handle(Event::ShutdownAnnounced(broker)).await?;
+                        Ok(self.core.led_by(broker))
+                    }
+                };
+                let _ = answer.send(outcome);
+                Ok(())
+            }
+        }
+    }
+
+    /// Only a live broker may ask, and not in the name of a former life.
+    fn check_life(&self, (broker, epoch): Asking) -> Result<(), ErrorCode> {
+        match self.brokers.get(&broker) {
+            Some((current, _)) if epoch.0 == -1 || epoch == *current => Ok(()),
+            Some(_) => Err(ErrorCode::StaleBrokerEpoch),
+            None => Err(ErrorCode::BrokerNotAvailable),
         }
     }
 

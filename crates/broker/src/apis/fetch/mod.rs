@@ -156,7 +156,7 @@ impl Fetch {
 
     fn read_hosted(
         &self,
-        hosted: &HostedPartition,
+        hosted: &Arc<HostedPartition>,
         wanted: &WantedPartition,
         have: usize,
     ) -> FetchedPartition {
