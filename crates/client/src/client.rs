@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ottla_model::{BrokerId, TopicName};
@@ -56,6 +57,8 @@ struct Inner {
     options: ClientOptions,
     bootstrap: Vec<Address>,
     metadata: Mutex<Arc<Metadata>>,
+    /// That of `metadata`, for those who only want to know whether it is still the same.
+    generation: AtomicU64,
     /// Topics that someone asked for, which every refresh asks for again.
     topics: Mutex<BTreeSet<TopicName>>,
     /// When the metadata was last asked for. Held while asking, so that one answer serves all who wait.
@@ -88,6 +91,7 @@ impl Client {
             options,
             bootstrap,
             metadata: Mutex::default(),
+            generation: AtomicU64::new(0),
             topics: Mutex::default(),
             refresh: tokio::sync::Mutex::new(Instant::now()),
             brokers: Mutex::default(),
@@ -106,6 +110,11 @@ impl Client {
         self.0.metadata.lock().clone()
     }
 
+    /// Changes whenever [`Client::metadata`] does.
+    pub(crate) fn generation(&self) -> u64 {
+        self.0.generation.load(Ordering::Acquire)
+    }
+
     pub(crate) fn backoff(&self) -> Backoff {
         Backoff::new(self.0.options.retry_backoff, self.0.options.retry_backoff_max)
     }
@@ -113,6 +122,7 @@ impl Client {
     fn learn(&self, response: &MetadataResponse) {
         let mut metadata = self.0.metadata.lock();
         *metadata = Arc::new(metadata.updated(response));
+        self.0.generation.store(metadata.generation, Ordering::Release);
     }
 
     /// The topic with its leaders. Looks for it for a while if the brokers do not know it, see [`ClientOptions::unknown_topic_wait`].

@@ -26,29 +26,46 @@ use super::delivery::{Appended, BatchReport, Completion, Delivery};
 use super::error::ProduceError;
 use crate::backoff::Backoff;
 use crate::error::ClientError;
-use crate::partitioner::StickyPartition;
+use crate::metadata::Topic;
+use crate::partitioner::{StickyPartition, partition_for_key};
 
 /// What a batch is allowed to become.
 #[derive(Debug, Clone)]
 pub(super) struct Limits {
     pub batch_bytes: usize,
+    /// Of one record in a batch of its own.
+    pub record_bytes_max: usize,
     pub linger: Duration,
     pub delivery_timeout: Duration,
     pub compression: Compression,
 }
 
-/// A record without its topic and partition.
+/// A record without its topic.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Content<'a> {
+    /// `None` leaves the choice to the key, or without a key to the accumulator.
+    pub partition: Option<i32>,
     pub timestamp: Timestamp,
     pub key: Option<&'a [u8]>,
     pub value: Option<&'a [u8]>,
     pub headers: &'a [RecordHeader<'a>],
 }
 
+impl Content<'_> {
+    /// Bytes of the record, give or take some.
+    fn size(&self) -> usize {
+        const OVERHEAD: usize = 10;
+        let length = |bytes: Option<&[u8]>| bytes.map_or(0, <[u8]>::len);
+        let headers = self.headers.iter().map(|header| header.key.len() + length(header.value));
+        OVERHEAD + length(self.key) + length(self.value) + headers.sum::<usize>()
+    }
+}
+
 /// What [`Accumulator::append`] did.
 #[derive(Debug)]
 pub(super) enum Outcome {
+    /// The topic has to be looked up, see [`Accumulator::learn`].
+    NeedsTopic,
     /// `wake`: the sender has something new to send or to wait for.
     Accepted { delivery: Delivery, wake: bool },
     /// A new batch is needed, and memory for `bytes` of it must be had first.
@@ -60,7 +77,10 @@ pub(super) struct Accumulator {
     limits: Limits,
     backoff: Backoff,
     memory: Arc<Semaphore>,
-    topics: HashMap<TopicName, TopicQueues>,
+    topics: Vec<TopicQueues>,
+    by_name: HashMap<TopicName, usize>,
+    /// The topic of the last record: nearly always that of the next.
+    last_topic: usize,
     queues: Vec<Queue>,
     /// The queues with something to send, in turn; each is here once.
     busy: VecDeque<usize>,
@@ -79,6 +99,9 @@ pub(super) struct Accumulator {
 
 #[derive(Debug)]
 struct TopicQueues {
+    known: Arc<Topic>,
+    /// Of the metadata that `known` is from.
+    generation: u64,
     sticky: StickyPartition,
     /// By partition number: the index of its queue.
     by_partition: Vec<Option<usize>>,
@@ -194,7 +217,9 @@ impl Accumulator {
             limits,
             backoff,
             memory,
-            topics: HashMap::new(),
+            topics: Vec::new(),
+            by_name: HashMap::new(),
+            last_topic: 0,
             queues: Vec::new(),
             busy: VecDeque::new(),
             identity,
@@ -208,40 +233,58 @@ impl Accumulator {
         }
     }
 
-    /// The partition for a record without key.
-    pub fn sticky_partition(
-        &mut self,
-        topic: &TopicName,
-        bytes: usize,
-        available: &[i32],
-        partitions: i32,
-    ) -> i32 {
-        let batch_bytes = self.limits.batch_bytes;
-        self.topic(topic).sticky.choose(bytes, batch_bytes, available, partitions)
-    }
-
-    fn topic(&mut self, topic: &TopicName) -> &mut TopicQueues {
-        if !self.topics.contains_key(topic) {
-            self.seed = self.seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-            let queues = TopicQueues { sticky: StickyPartition::new(self.seed), by_partition: Vec::new() };
-            self.topics.insert(topic.clone(), queues);
+    /// Takes note of a topic's partitions as of a generation of the metadata.
+    pub fn learn(&mut self, known: Arc<Topic>, generation: u64) {
+        if let Some(index) = self.by_name.get(&known.name) {
+            let topic = &mut self.topics[*index];
+            topic.known = known;
+            topic.generation = generation;
+            return;
         }
-        self.topics.get_mut(topic).expect("inserted above")
+        self.seed = self.seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        self.by_name.insert(known.name.clone(), self.topics.len());
+        self.topics.push(TopicQueues {
+            known,
+            generation,
+            sticky: StickyPartition::new(self.seed),
+            by_partition: Vec::new(),
+        });
     }
 
-    fn queue_index(&mut self, topic: &TopicName, partition: i32) -> usize {
-        let at = usize::try_from(partition).expect("the caller has checked the partition against the topic");
+    fn topic_index(&mut self, name: &TopicName) -> Option<usize> {
+        if self.topics.get(self.last_topic).is_some_and(|last| last.known.name == *name) {
+            return Some(self.last_topic);
+        }
+        self.last_topic = *self.by_name.get(name)?;
+        Some(self.last_topic)
+    }
+
+    /// The queue of the partition that the record goes to; `None` if there is no such partition.
+    fn queue_index(&mut self, topic: usize, record: &Content<'_>) -> Option<usize> {
         let fresh = self.queues.len();
-        let by_partition = &mut self.topic(topic).by_partition;
-        if by_partition.len() <= at {
-            by_partition.resize(at + 1, None);
+        let topic = &mut self.topics[topic];
+        let partitions = topic.known.partitions.len() as i32;
+        let partition = match (record.partition, record.key) {
+            (Some(partition), _) => partition,
+            (None, Some(key)) => partition_for_key(key, partitions),
+            (None, None) => {
+                let available = &topic.known.available;
+                topic.sticky.choose(record.size(), self.limits.batch_bytes, available, partitions)
+            }
+        };
+        if !(0..partitions).contains(&partition) {
+            return None;
         }
-        if let Some(index) = by_partition[at] {
-            return index;
+        let at = partition as usize;
+        if topic.by_partition.len() <= at {
+            topic.by_partition.resize(at + 1, None);
         }
-        by_partition[at] = Some(fresh);
+        if let Some(index) = topic.by_partition[at] {
+            return Some(index);
+        }
+        topic.by_partition[at] = Some(fresh);
         self.queues.push(Queue {
-            partition: TopicPartition::new(topic.clone(), partition),
+            partition: TopicPartition::new(topic.known.name.clone(), partition),
             open: None,
             closed: VecDeque::new(),
             in_flight: Vec::new(),
@@ -252,51 +295,61 @@ impl Accumulator {
             backoff: self.backoff.clone(),
             is_busy: false,
         });
-        fresh
+        Some(fresh)
     }
 
-    /// Appends a record to its partition's open batch, or to a new one.
+    /// Appends a record to its partition's open batch, or to a new one. `generation` is that of the metadata as of now.
     ///
     /// A new batch reserves memory: what `permit` brings, else what is free at once.
     pub fn append(
         &mut self,
         topic: &TopicName,
-        partition: i32,
         record: Content<'_>,
+        generation: u64,
         permit: &mut Option<OwnedSemaphorePermit>,
-        now: Instant,
-    ) -> Outcome {
-        let index = self.queue_index(topic, partition);
+        now: impl FnOnce() -> Instant,
+    ) -> Result<Outcome, ProduceError> {
+        let topic = self.topic_index(topic).filter(|topic| self.topics[*topic].generation == generation);
+        let Some(topic) = topic else { return Ok(Outcome::NeedsTopic) };
+        let Some(index) = self.queue_index(topic, &record) else {
+            let known = &self.topics[topic].known;
+            let partition = record.partition.unwrap_or_default();
+            let (topic, partitions) = (known.name.to_string(), known.partitions.len());
+            return Err(ClientError::UnknownPartition { topic, partition, partitions }.into());
+        };
         let queue = &mut self.queues[index];
-        let Content { timestamp, key, value, headers } = record;
-        let mut closed_one = false;
+        let Content { timestamp, key, value, headers, .. } = record;
         if let Some(open) = &mut queue.open {
             let size = open.builder.size_with(timestamp, key, value, headers);
             if size <= self.limits.batch_bytes {
                 let delivery = open.append(record);
-                let wake = size == self.limits.batch_bytes;
-                return Outcome::Accepted { delivery, wake };
+                return Ok(Outcome::Accepted { delivery, wake: size == self.limits.batch_bytes });
             }
         }
         let alone = BatchBuilder::new().size_with(timestamp, key, value, headers);
-        let bytes = u32::try_from(alone.max(self.limits.batch_bytes)).unwrap_or(u32::MAX);
+        if alone > self.limits.record_bytes_max {
+            return Err(ProduceError::RecordTooLarge { size: alone, limit: self.limits.record_bytes_max });
+        }
+        let bytes = alone.max(self.limits.batch_bytes);
         let memory = match permit.take() {
             Some(permit) => permit,
-            None => match self.memory.clone().try_acquire_many_owned(bytes) {
-                Ok(permit) => permit,
-                Err(_) => return Outcome::NeedsMemory { bytes },
-            },
+            None => {
+                let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+                match self.memory.clone().try_acquire_many_owned(bytes) {
+                    Ok(permit) => permit,
+                    Err(_) => return Ok(Outcome::NeedsMemory { bytes }),
+                }
+            }
         };
-        if let Some(open) = queue.open.take() {
-            queue.closed.push_back(open.close(queue.partition.clone(), index));
-            closed_one = true;
-        }
+        let full = queue.open.take().map(|open| open.close(queue.partition.clone(), index));
+        let closed_one = full.is_some();
+        queue.closed.extend(full);
         let id = self.next_batch;
         self.next_batch += 1;
         self.incomplete.insert(id);
-        let builder = BatchBuilder::new().with_compression(self.limits.compression);
+        let builder = BatchBuilder::new().with_compression(self.limits.compression).with_capacity(bytes);
         let completion = Arc::new(Completion::new(queue.partition.clone()));
-        let mut open = Open { id, builder, completion, opened: now, memory };
+        let mut open = Open { id, builder, completion, opened: now(), memory };
         let delivery = open.append(record);
         queue.open = Some(open);
         let newly_busy = !queue.is_busy;
@@ -304,7 +357,7 @@ impl Accumulator {
             queue.is_busy = true;
             self.busy.push_back(index);
         }
-        Outcome::Accepted { delivery, wake: closed_one || newly_busy }
+        Ok(Outcome::Accepted { delivery, wake: closed_one || newly_busy })
     }
 
     /// Takes what may be sent now, at most one batch of each partition, as far as `route` lets it.
@@ -660,9 +713,12 @@ fn write_producer(batch: &mut [u8], producer: ProducerState) {
 #[cfg(test)]
 mod tests {
     use ottla_model::Offset;
+    use ottla_protocol::messages::MetadataResponse;
+    use ottla_protocol::messages::metadata::{MetadataResponsePartition, MetadataResponseTopic};
     use ottla_protocol::records::Batches;
 
     use super::*;
+    use crate::metadata::Metadata;
 
     const KNOWN: Identity = Identity::Known(ProducerId(7), ProducerEpoch(0));
 
@@ -670,21 +726,40 @@ mod tests {
         let limits = Limits {
             // One record of a byte fits, two do not.
             batch_bytes: 70,
+            record_bytes_max: 1000,
             linger,
             delivery_timeout: Duration::from_secs(100),
             compression: Compression::NONE,
         };
         let backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(10));
-        Accumulator::new(limits, backoff, Arc::new(Semaphore::new(1 << 20)), identity, false, 1)
+        let memory = Arc::new(Semaphore::new(1 << 20));
+        let mut accumulator = Accumulator::new(limits, backoff, memory, identity, false, 1);
+        let partition = MetadataResponsePartition::default();
+        let topic = MetadataResponseTopic {
+            name: Some("t".into()),
+            partitions: vec![
+                partition.clone(),
+                MetadataResponsePartition { partition_index: 1, ..partition },
+            ],
+            ..Default::default()
+        };
+        let response = MetadataResponse { topics: vec![topic], ..Default::default() };
+        accumulator.learn(Metadata::default().updated(&response).topics["t"].clone(), 1);
+        accumulator
     }
 
     fn append(accumulator: &mut Accumulator, partition: i32, value: &str, now: Instant) -> (Delivery, bool) {
         let topic = TopicName::new("t").unwrap();
-        let content =
-            Content { timestamp: Timestamp(0), key: None, value: Some(value.as_bytes()), headers: &[] };
-        match accumulator.append(&topic, partition, content, &mut None, now) {
+        let content = Content {
+            partition: Some(partition),
+            timestamp: Timestamp(0),
+            key: None,
+            value: Some(value.as_bytes()),
+            headers: &[],
+        };
+        match accumulator.append(&topic, content, 1, &mut None, || now).unwrap() {
             Outcome::Accepted { delivery, wake } => (delivery, wake),
-            Outcome::NeedsMemory { .. } => panic!("there is memory"),
+            outcome => panic!("there is a topic and memory: {outcome:?}"),
         }
     }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ottla_model::{Timestamp, TopicName};
 use ottla_protocol::compression::Compression;
-use ottla_protocol::records::{BatchBuilder, RecordHeader};
+use ottla_protocol::records::RecordHeader;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
@@ -25,7 +25,6 @@ use self::accumulator::{Accumulator, Content, Identity, Limits, Outcome};
 use self::sender::Sender;
 use crate::client::Client;
 use crate::error::ClientError;
-use crate::partitioner::partition_for_key;
 
 /// How many replicas must have a record before it counts as delivered: `acks`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,6 +165,7 @@ impl Producer {
         let memory = Arc::new(Semaphore::new(options.memory_bytes_max.min(Semaphore::MAX_PERMITS)));
         let limits = Limits {
             batch_bytes: options.batch_bytes.min(options.memory_bytes_max),
+            record_bytes_max: options.request_bytes_max.min(options.memory_bytes_max),
             linger: options.linger,
             delivery_timeout: options.delivery_timeout,
             compression: options.compression,
@@ -202,42 +202,23 @@ impl Producer {
             return Err(ProduceError::Closed);
         }
         let ProducerRecord { topic, partition, key, value, headers, timestamp } = record;
-        let metadata = shared.client.metadata();
-        let known = match metadata.topics.get(topic).filter(|known| !known.partitions.is_empty()) {
-            Some(known) => known.clone(),
-            None => shared.client.topic(topic).await?,
-        };
-        let partitions = known.partitions.len() as i32;
         let timestamp = timestamp.unwrap_or_else(now);
-        let content = Content { timestamp, key, value, headers };
-        let size = BatchBuilder::new().size_with(timestamp, key, value, headers);
-        let limit = shared.options.request_bytes_max.min(shared.options.memory_bytes_max);
-        if size > limit {
-            return Err(ProduceError::RecordTooLarge { size, limit });
-        }
-        if let Some(partition) = partition
-            && !(0..partitions).contains(&partition)
-        {
-            let topic = topic.to_string();
-            let partitions = known.partitions.len();
-            return Err(ClientError::UnknownPartition { topic, partition, partitions }.into());
-        }
+        let content = Content { partition, timestamp, key, value, headers };
         let mut permit = None;
-        let mut chosen = partition.or_else(|| key.map(|key| partition_for_key(key, partitions)));
         loop {
-            let outcome = {
-                let mut accumulator = shared.accumulator.lock();
-                let partition = *chosen.get_or_insert_with(|| {
-                    accumulator.sticky_partition(topic, size, &known.available, partitions)
-                });
-                accumulator.append(topic, partition, content, &mut permit, Instant::now())
-            };
+            let generation = shared.client.generation();
+            let outcome =
+                shared.accumulator.lock().append(topic, content, generation, &mut permit, Instant::now)?;
             match outcome {
                 Outcome::Accepted { delivery, wake } => {
                     if wake {
                         shared.wake.notify_one();
                     }
                     return Ok(delivery);
+                }
+                Outcome::NeedsTopic => {
+                    let known = shared.client.topic(topic).await?;
+                    shared.accumulator.lock().learn(known, generation);
                 }
                 Outcome::NeedsMemory { bytes } => {
                     // What lingers may leave early now, and bring its memory back.
