@@ -324,6 +324,10 @@ impl<F: Files> Log<F> {
             assert_eq!(active.bytes(), 0, "only an empty segment is made anew");
         } else {
             self.finish_segment(&active)?;
+            if self.recovery_point >= self.end {
+                // Neither a flush nor recovery will look behind the recovery point, so the end of the indexes is synced here.
+                active.sync()?;
+            }
         }
         self.take_producer_snapshot(base)?;
         self.add_segment(base, now)

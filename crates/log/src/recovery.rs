@@ -559,6 +559,11 @@ impl<F: Files> Recovery<'_, F> {
         let mut findings = Vec::new();
         let mut producers = self.log.producers_at(first, self.now, &mut findings)?;
         self.recovered.findings.extend(findings);
+        if !producers.is_empty() {
+            // The one that stood here may have been damaged, and the older one it was made from may go now.
+            self.log.producers = producers.clone();
+            self.log.take_producer_snapshot(first)?;
+        }
         let bases: Vec<_> = match before {
             Some(before) => self.log.segments.range(first..before).map(|(base, _)| *base).collect(),
             None => self.log.segments.range(first..).map(|(base, _)| *base).collect(),

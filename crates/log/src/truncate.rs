@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ottla_files::{File, Files};
+use ottla_files::{File, Files, Open};
 use ottla_model::{Offset, Timestamp};
 
 use crate::log::{Active, Log};
@@ -153,8 +153,15 @@ impl<F: Files> Log<F> {
         if count >= self.segments.len() && self.active_segment().bytes() > 0 {
             self.roll(self.end, now)?;
         }
+        let count = count.min(self.segments.len() - 1);
+        let oldest: Vec<_> = self.segments.keys().copied().take(count).collect();
+        let kept = *self.segments.keys().nth(count).expect("one segment is kept");
+        if self.snapshots.contains(&kept) {
+            // What is known of producers by the records that go is from now on known from there only.
+            self.files.open(&self.snapshot_path(kept), Open::Write)?.sync()?;
+            self.files.sync_directory(&self.directory)?;
+        }
         let mut doomed = DoomedFiles::default();
-        let oldest: Vec<_> = self.segments.keys().copied().take(count.min(self.segments.len() - 1)).collect();
         for base in oldest {
             if let Some(segment) = Arc::make_mut(&mut self.segments).remove(&base) {
                 self.name_changes += 1;
@@ -163,8 +170,7 @@ impl<F: Files> Log<F> {
             }
         }
         self.written = true;
-        let first_base = *self.segments.first_key_value().expect("the active segment stays").0;
-        self.increment_log_start_offset(first_base);
+        self.increment_log_start_offset(kept);
         Ok(doomed)
     }
 }

@@ -4,6 +4,7 @@ mod append_and_read;
 mod flush;
 mod log_directory;
 mod lookup;
+mod property;
 mod recovery;
 mod rig;
 mod truncation;

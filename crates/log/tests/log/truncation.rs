@@ -1,7 +1,7 @@
 //! Taking records away, at the end and at the start.
 
 use ottla_files::{Disk, HostileDisk};
-use ottla_log::{EpochStart, Log, LogConfig, Opening};
+use ottla_log::{EpochStart, Log, Opening};
 use ottla_model::{LeaderEpoch, Offset, ProducerId, Timestamp};
 use ottla_protocol::records::TransactionResult;
 use ottla_protocol::records::validate::AppendOrigin;
