@@ -2,12 +2,16 @@
 
 mod broker;
 mod client_properties;
+mod command_line;
 mod console_consumer;
 mod console_producer;
+mod create_topic;
 mod dev;
 mod line_reader;
+mod list_topic;
 mod record_formatter;
 mod servers;
+mod tools;
 mod zookeeper;
 mod zookeeper_brokers;
 
@@ -28,6 +32,8 @@ pub const COMMANDS: &[Command] = &[
     zookeeper::COMMAND,
     console_producer::COMMAND,
     console_consumer::COMMAND,
+    create_topic::COMMAND,
+    list_topic::COMMAND,
 ];
 
 /// What clap has to say about the arguments. Help and versions go to standard output and succeed; complaints go to standard
