@@ -9,7 +9,8 @@
 //! their records and, with idempotence, carry consecutive sequence numbers. When one comes back, nothing of its
 //! partition leaves until all that was in flight there has come back; then it goes on from the oldest.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use ottla_model::{BrokerId, ProducerEpoch, ProducerId, Timestamp, TopicName, Top
 use ottla_protocol::ErrorCode;
 use ottla_protocol::compression::Compression;
 use ottla_protocol::records::batch::{add_to_sequence, seal};
-use ottla_protocol::records::{BatchBuilder, ProducerState, RecordHeader};
+use ottla_protocol::records::{Batch as RecordBatch, BatchBuilder, ProducerState, RecordHeader};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
@@ -28,6 +29,9 @@ use crate::backoff::Backoff;
 use crate::error::ClientError;
 use crate::metadata::Topic;
 use crate::partitioner::{StickyPartition, partition_for_key};
+
+/// Limit of a batch that is decompressed again; no open batch is larger.
+pub(super) const DECOMPRESSED_BYTES_MAX: usize = i32::MAX as usize;
 
 /// What a batch is allowed to become.
 #[derive(Debug, Clone)]
@@ -87,7 +91,8 @@ pub(super) struct Accumulator {
     identity: Identity,
     in_flight: usize,
     next_batch: u64,
-    incomplete: BTreeSet<u64>,
+    /// Batches without an outcome, and in how many parts they are.
+    incomplete: BTreeMap<u64, usize>,
     /// Completed batches that have not been reported; `None` if nobody listens.
     reports: Option<Vec<BatchReport>>,
     /// What goes wrong on the way to the brokers, for the errors of what times out over it.
@@ -114,7 +119,9 @@ struct Queue {
     /// Full, lingered or returned, oldest first.
     closed: VecDeque<Batch>,
     /// The batches that the sender holds, at most one for each request under way.
-    in_flight: Vec<u64>,
+    in_flight: Vec<BatchId>,
+    /// Shrinks when the broker finds a batch too large.
+    batch_bytes: usize,
     /// A batch came back: those after it come back first, or are known to be written.
     recovering: bool,
     next_sequence: i32,
@@ -135,12 +142,19 @@ struct Open {
     memory: OwnedSemaphorePermit,
 }
 
+/// Orders the batches of a partition: by when they were opened, and the parts of one by their first records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct BatchId {
+    opened: u64,
+    first_record: i32,
+}
+
 /// A batch that takes no more records. Whoever holds it completes it or gives it back.
 #[derive(Debug)]
 pub(super) struct Batch {
     pub partition: TopicPartition,
     pub record_count: i32,
-    id: u64,
+    id: BatchId,
     queue: usize,
     content: BatchContent,
     completion: Arc<Completion>,
@@ -148,7 +162,7 @@ pub(super) struct Batch {
     /// Under whom and with which number it was sent.
     stamp: Option<Stamp>,
     last_error: Option<ErrorCode>,
-    _memory: OwnedSemaphorePermit,
+    memory: OwnedSemaphorePermit,
 }
 
 #[derive(Debug)]
@@ -225,7 +239,7 @@ impl Accumulator {
             identity,
             in_flight: 0,
             next_batch: 0,
-            incomplete: BTreeSet::new(),
+            incomplete: BTreeMap::new(),
             reports: reporting.then(Vec::new),
             trouble: None,
             flush_through: None,
@@ -288,6 +302,7 @@ impl Accumulator {
             open: None,
             closed: VecDeque::new(),
             in_flight: Vec::new(),
+            batch_bytes: self.limits.batch_bytes,
             recovering: false,
             next_sequence: 0,
             introduced: false,
@@ -321,16 +336,16 @@ impl Accumulator {
         let Content { timestamp, key, value, headers, .. } = record;
         if let Some(open) = &mut queue.open {
             let size = open.builder.size_with(timestamp, key, value, headers);
-            if size <= self.limits.batch_bytes {
+            if size <= queue.batch_bytes {
                 let delivery = open.append(record);
-                return Ok(Outcome::Accepted { delivery, wake: size == self.limits.batch_bytes });
+                return Ok(Outcome::Accepted { delivery, wake: size == queue.batch_bytes });
             }
         }
         let alone = BatchBuilder::new().size_with(timestamp, key, value, headers);
         if alone > self.limits.record_bytes_max {
             return Err(ProduceError::RecordTooLarge { size: alone, limit: self.limits.record_bytes_max });
         }
-        let bytes = alone.max(self.limits.batch_bytes);
+        let bytes = alone.max(queue.batch_bytes);
         let memory = match permit.take() {
             Some(permit) => permit,
             None => {
@@ -346,7 +361,7 @@ impl Accumulator {
         queue.closed.extend(full);
         let id = self.next_batch;
         self.next_batch += 1;
-        self.incomplete.insert(id);
+        self.incomplete.insert(id, 1);
         let builder = BatchBuilder::new().with_compression(self.limits.compression).with_capacity(bytes);
         let completion = Arc::new(Completion::new(queue.partition.clone()));
         let mut open = Open { id, builder, completion, opened: now(), memory };
@@ -415,7 +430,7 @@ impl Accumulator {
                 // Whoever waits for memory waits for what lingers here.
                 let short = self.memory.available_permits() < self.limits.batch_bytes;
                 let due = open.opened + self.limits.linger;
-                if !flushed && !short && size < self.limits.batch_bytes && due > now {
+                if !flushed && !short && size < queue.batch_bytes && due > now {
                     return Next::Later(due);
                 }
                 size
@@ -484,8 +499,15 @@ impl Accumulator {
                     self.give_back(batch, code, now);
                     false
                 }
-                Reaction::Fail => {
+                Reaction::Split => {
                     // The broker did not take its number, so those of later batches leave a hole.
+                    if batch.stamp.is_some() {
+                        self.lose_identity();
+                    }
+                    self.split(batch, now);
+                    false
+                }
+                Reaction::Fail => {
                     if batch.stamp.is_some() {
                         self.lose_identity();
                     }
@@ -514,8 +536,24 @@ impl Accumulator {
             {
                 Reaction::RetryUnderNewIdentity
             }
+            ErrorCode::MessageTooLarge | ErrorCode::RecordListTooLarge if batch.record_count > 1 => {
+                Reaction::Split
+            }
             code if code.is_retriable() => Reaction::Retry,
             _ => Reaction::Fail,
+        }
+    }
+
+    /// Puts a batch that is too large for the topic back in two halves, and keeps later ones as small as these.
+    fn split(&mut self, batch: Batch, now: Instant) {
+        let queue = &mut self.queues[batch.queue];
+        queue.batch_bytes = (batch.size() / 2).clamp(1, queue.batch_bytes);
+        tracing::debug!(partition = %batch.partition, records = batch.record_count, "batch too large, split");
+        if let Some(parts) = self.incomplete.get_mut(&batch.id.opened) {
+            *parts += 1;
+        }
+        for half in batch.halves(self.limits.compression) {
+            self.give_back(half, ErrorCode::MessageTooLarge, now);
         }
     }
 
@@ -537,7 +575,12 @@ impl Accumulator {
     }
 
     fn finish(&mut self, batch: Batch, outcome: Result<Appended, ProduceError>) {
-        self.incomplete.remove(&batch.id);
+        if let Entry::Occupied(mut parts) = self.incomplete.entry(batch.id.opened) {
+            *parts.get_mut() -= 1;
+            if *parts.get() == 0 {
+                parts.remove();
+            }
+        }
         if let Some(reports) = &mut self.reports {
             reports.push(BatchReport {
                 partition: batch.partition.clone(),
@@ -599,7 +642,7 @@ impl Accumulator {
 
     /// Whether every batch up to `through` has been written or has failed.
     pub fn is_flushed(&self, through: u64) -> bool {
-        self.incomplete.first().is_none_or(|first| *first > through)
+        self.incomplete.first_key_value().is_none_or(|(first, _)| *first > through)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -612,6 +655,8 @@ enum Reaction {
     Written,
     Retry,
     RetryUnderNewIdentity,
+    /// Again in two halves.
+    Split,
     Fail,
 }
 
@@ -642,14 +687,14 @@ impl Open {
         Batch {
             partition,
             record_count: self.builder.record_count(),
-            id: self.id,
+            id: BatchId { opened: self.id, first_record: 0 },
             queue,
             content: BatchContent::Records(Box::new(self.builder)),
             completion: self.completion,
             opened: self.opened,
             stamp: None,
             last_error: None,
-            _memory: self.memory,
+            memory: self.memory,
         }
     }
 }
@@ -688,6 +733,39 @@ impl Batch {
             }
             BatchContent::Encoded(..) => {}
         }
+    }
+
+    /// The first and the second half of the records, to be numbered anew. Each completes its own part of the batch's completion.
+    fn halves(mut self, compression: Compression) -> [Batch; 2] {
+        let bytes = self.bytes();
+        let whole = RecordBatch::parse(&bytes).ok().flatten().expect("the batch was built here");
+        let middle = self.record_count / 2;
+        let mut builders = [(); 2].map(|()| BatchBuilder::new().with_compression(compression));
+        let records = whole.records(DECOMPRESSED_BYTES_MAX).expect("the batch was built here");
+        let mut headers = Vec::new();
+        for (at, record) in (0..).zip(records.iter().expect("the batch was built here")) {
+            let record = record.expect("the batch was built here");
+            headers.clear();
+            headers.extend(record.headers);
+            builders[usize::from(at >= middle)].append(record.timestamp, record.key, record.value, &headers);
+        }
+        let memory = self.memory.split(self.memory.num_permits() / 2).expect("half of them are there");
+        let [first, second] = self.completion.split(middle);
+        let [first_builder, second_builder] = builders;
+        let half = |builder: BatchBuilder, completion, first_record, memory| Batch {
+            partition: self.partition.clone(),
+            record_count: builder.record_count(),
+            id: BatchId { opened: self.id.opened, first_record: self.id.first_record + first_record },
+            queue: self.queue,
+            content: BatchContent::Records(Box::new(builder)),
+            completion,
+            opened: self.opened,
+            stamp: None,
+            last_error: self.last_error,
+            memory,
+        };
+        let second = half(second_builder, second, middle, memory);
+        [half(first_builder, first, 0, self.memory), second]
     }
 
     /// The batch as it goes out.
@@ -820,7 +898,7 @@ mod tests {
             ("the broker forgot the producer", UnknownProducerId, "anew", "anew"),
             ("another life of the producer id", InvalidProducerEpoch, "anew", "anew"),
             ("it was there before", DuplicateSequenceNumber, "done", "done"),
-            ("no other try will help", MessageTooLarge, "failed", "failed"),
+            ("one record that is too large stays so", MessageTooLarge, "failed", "failed"),
             ("no permission", TopicAuthorizationFailed, "failed", "failed"),
         ] {
             for (first_is, expected) in [("written", after_written), ("returned", after_returned)] {

@@ -39,8 +39,18 @@ pub struct BatchReport {
 #[derive(Debug)]
 pub(super) struct Completion {
     partition: TopicPartition,
-    outcome: OnceLock<Result<Appended, ProduceError>>,
+    outcome: OnceLock<Outcome>,
     done: Notify,
+}
+
+#[derive(Debug)]
+enum Outcome {
+    Whole(Result<Appended, ProduceError>),
+    /// The batch was too large and went on in two: the records before `middle`, and those from there on.
+    Split {
+        middle: i32,
+        halves: [Arc<Completion>; 2],
+    },
 }
 
 impl Completion {
@@ -49,8 +59,22 @@ impl Completion {
     }
 
     /// # Panics
-    /// If the batch was completed before.
+    /// If the batch was completed or split before.
     pub fn complete(&self, outcome: Result<Appended, ProduceError>) {
+        self.set(Outcome::Whole(outcome));
+    }
+
+    /// Leaves the outcome to two others.
+    ///
+    /// # Panics
+    /// If the batch was completed or split before.
+    pub fn split(&self, middle: i32) -> [Arc<Completion>; 2] {
+        let halves = [(); 2].map(|()| Arc::new(Completion::new(self.partition.clone())));
+        self.set(Outcome::Split { middle, halves: halves.clone() });
+        halves
+    }
+
+    fn set(&self, outcome: Outcome) {
         assert!(self.outcome.set(outcome).is_ok(), "a batch completes once");
         self.done.notify_waiters();
     }
@@ -72,25 +96,42 @@ impl Delivery {
         &self.completion.partition
     }
 
+    /// The completion that decides over this record as of now, and the record's number in it.
+    fn decisive(&self) -> (&Arc<Completion>, i32) {
+        let (mut completion, mut index) = (&self.completion, self.index);
+        while let Some(Outcome::Split { middle, halves: [first, second] }) = completion.outcome.get() {
+            (completion, index) = if index < *middle { (first, index) } else { (second, index - middle) };
+        }
+        (completion, index)
+    }
+
     /// Waits until the record is acknowledged or given up.
     pub async fn wait(&self) -> Result<RecordMetadata, ProduceError> {
         loop {
-            let mut done = std::pin::pin!(self.completion.done.notified());
+            let (decisive, _) = self.decisive();
+            let mut done = std::pin::pin!(decisive.done.notified());
             done.as_mut().enable();
             if let Some(outcome) = self.outcome() {
                 return outcome;
             }
-            done.await;
+            // Split a moment ago: another one decides.
+            if decisive.outcome.get().is_none() {
+                done.await;
+            }
         }
     }
 
     /// The outcome, if it is known yet.
     pub fn outcome(&self) -> Option<Result<RecordMetadata, ProduceError>> {
-        let outcome = self.completion.outcome.get()?;
-        Some(outcome.clone().map(|appended| RecordMetadata {
-            partition: self.completion.partition.clone(),
-            offset: appended.base_offset.map(|base| base.plus(i64::from(self.index))),
-            append_time: appended.append_time,
-        }))
+        let (decisive, index) = self.decisive();
+        match decisive.outcome.get()? {
+            Outcome::Whole(outcome) => Some(outcome.clone().map(|appended| RecordMetadata {
+                partition: decisive.partition.clone(),
+                offset: appended.base_offset.map(|base| base.plus(i64::from(index))),
+                append_time: appended.append_time,
+            })),
+            // Split between the two looks.
+            Outcome::Split { .. } => None,
+        }
     }
 }

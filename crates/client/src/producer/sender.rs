@@ -17,7 +17,7 @@ use ottla_protocol::records::{Batch as RecordBatch, Magic, MessageSetBuilder};
 use ottla_protocol::{ErrorCode, Str};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::accumulator::{Batch, Identity, Route, Taken, Verdict};
+use super::accumulator::{Batch, DECOMPRESSED_BYTES_MAX, Identity, Route, Taken, Verdict};
 use super::delivery::Appended;
 use super::error::ProduceError;
 use super::{Acks, Shared};
@@ -38,9 +38,6 @@ const REQUEST_OVERHEAD: usize = 512;
 
 /// How much longer than the broker's own limit its answer may take.
 const ANSWER_GRACE: Duration = Duration::from_secs(5);
-
-/// Limit of a batch that is decompressed to be put into an older format.
-const DECOMPRESSED_BYTES_MAX: usize = 256 << 20;
 
 pub(super) struct Sender {
     shared: Arc<Shared>,

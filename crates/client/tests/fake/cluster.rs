@@ -40,6 +40,8 @@ pub enum Fault {
     HangUp,
     /// Does it, and hangs up before the answer.
     LoseAnswer,
+    /// Sends these bytes in place of an answer.
+    Say(Vec<u8>),
 }
 
 /// How a broker deals with the first requests of a connection.
@@ -71,6 +73,8 @@ pub struct State {
     /// API and version of every request, in order of arrival.
     pub seen: Vec<(ApiKey, i16)>,
     pub next_producer_id: i64,
+    /// `max.message.bytes` of the topic.
+    pub batch_bytes_max: usize,
     pub addresses: Vec<Address>,
 }
 
@@ -123,6 +127,7 @@ impl Cluster {
             script: HashMap::new(),
             seen: Vec::new(),
             next_producer_id: 1000,
+            batch_bytes_max: usize::MAX,
             addresses: Vec::new(),
         };
         let cluster = Cluster { state: Arc::new(Mutex::new(state)), grown: Arc::new(Notify::new()) };
@@ -209,8 +214,10 @@ impl Cluster {
             }
             state.script.get_mut(&key).and_then(VecDeque::pop_front).unwrap_or(Fault::Nothing)
         };
-        if fault == Fault::HangUp {
-            return Reply::HangUp;
+        match fault {
+            Fault::HangUp => return Reply::HangUp,
+            Fault::Say(bytes) => return Reply::Frame(Bytes::from(bytes)),
+            Fault::Nothing | Fault::Refuse(_) | Fault::LoseAnswer => {}
         }
         let (_, _, mut body) = frame::decode_request_header(request).unwrap();
         let reply = match key {
@@ -482,6 +489,9 @@ impl State {
             let entry = entry.unwrap();
             entry.check_crc().unwrap();
             let header = entry.header();
+            if header.length > self.batch_bytes_max {
+                return Err(ErrorCode::MessageTooLarge);
+            }
             if header.has_producer_id() {
                 let key = (header.producer_id.0, header.producer_epoch.0);
                 let known = log.producers.entry(key).or_default();

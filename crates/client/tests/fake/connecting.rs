@@ -7,7 +7,7 @@ use ottla_protocol::messages::{FetchRequest, MetadataRequest};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
-use crate::cluster::{Cluster, Era, PATIENCE, quick, topic};
+use crate::cluster::{Cluster, Era, Fault, PATIENCE, quick, topic};
 
 #[tokio::test]
 async fn versions_are_negotiated_with_brokers_of_every_age() {
@@ -49,6 +49,57 @@ async fn answers_find_those_who_asked() {
         let response = timeout(PATIENCE, response.wait()).await.unwrap().unwrap();
         assert_eq!(response.brokers.len(), 1, "version {version}");
     }
+}
+
+#[tokio::test]
+async fn bytes_that_are_no_answer_cost_the_connection_and_no_memory() {
+    for (why, answer, expected) in [
+        (
+            "a size beyond the limit",
+            vec![0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 1],
+            "from 4 to 1048576 are allowed",
+        ),
+        ("a negative size", vec![0xff, 0xff, 0xff, 0xff, 0, 0, 0, 1], "from 4 to 1048576 are allowed"),
+        ("a size below that of any header", vec![0, 0, 0, 3, 0, 0, 0, 1], "from 4 to 1048576 are allowed"),
+        (
+            "the answer to another request",
+            vec![0, 0, 0, 4, 0, 0, 0, 99],
+            "answered request 99 where request 1 was due",
+        ),
+        ("an answer that ends early", vec![0, 0, 0, 5, 0, 0, 0, 1, 0], "cannot be read"),
+        (
+            "an array with more elements than bytes",
+            vec![0, 0, 0, 14, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x0f],
+            "cannot be read",
+        ),
+    ] {
+        let cluster = Cluster::start(1, 1).await;
+        let options = ConnectionOptions { response_bytes_max: 1 << 20, ..ConnectionOptions::default() };
+        let connection = Connection::open(&cluster.bootstrap()[0], &options).await.unwrap();
+        cluster.script(ApiKey::Metadata, [Fault::Say(answer)]);
+        let error =
+            timeout(PATIENCE, connection.request(&MetadataRequest::default())).await.unwrap().unwrap_err();
+        assert!(error.to_string().contains(expected), "{why}: {error}");
+        assert!(!error.is_retriable(), "{why}");
+    }
+}
+
+#[tokio::test]
+async fn everyone_who_waits_hears_that_the_connection_is_gone() {
+    let cluster = Cluster::start(1, 1).await;
+    let connection = Connection::open(&cluster.bootstrap()[0], &ConnectionOptions::default()).await.unwrap();
+    cluster.script(ApiKey::Metadata, [Fault::Nothing, Fault::HangUp]);
+    let mut pending = Vec::new();
+    for _ in 0..5 {
+        pending.push(connection.submit(&MetadataRequest::default(), 9).await.unwrap());
+    }
+    let mut outcomes = Vec::new();
+    for response in pending {
+        outcomes.push(timeout(PATIENCE, response.wait()).await.unwrap().is_ok());
+    }
+    assert_eq!(outcomes, [true, false, false, false, false]);
+    assert!(connection.is_closed());
+    assert!(connection.submit(&MetadataRequest::default(), 9).await.is_err(), "nothing more can be sent");
 }
 
 #[tokio::test]

@@ -109,6 +109,33 @@ async fn one_bad_batch_does_not_take_the_others_with_it() {
 }
 
 #[tokio::test]
+async fn batches_too_large_for_the_topic_are_split_and_records_too_large_refused() {
+    for codec in [Codec::None, Codec::Lz4] {
+        let cluster = Cluster::start(1, 1).await;
+        cluster.state.lock().batch_bytes_max = 150;
+        let options =
+            ProducerOptions { batch_bytes: 1000, compression: codec.into(), ..ProducerOptions::default() };
+        let producer = Producer::start(cluster.client().await, options).unwrap();
+        let mut values: Vec<String> = (0..200u64)
+            .map(|number| format!("{number:04} {:016x}", number.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
+            .collect();
+        let large = (0..60u64).map(|number| format!("{:x}", number.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+        values.insert(77, large.collect());
+        let outcomes = send_all(&producer, &values).await;
+        let error = outcomes[77].as_ref().unwrap_err();
+        assert!(
+            matches!(error, ProduceError::Refused { code: ErrorCode::MessageTooLarge, .. }),
+            "{codec}: {error}"
+        );
+        values.remove(77);
+        assert_eq!(cluster.state.lock().logs[0].values(), values, "{codec}: all others, once and in order");
+        let offsets: Vec<Option<Offset>> = outcomes.into_iter().filter_map(Result::ok).collect();
+        let expected: Vec<Option<Offset>> = (0..200).map(|offset| Some(Offset(offset))).collect();
+        assert_eq!(offsets, expected, "{codec}: every record learns its own offset");
+    }
+}
+
+#[tokio::test]
 async fn a_forgotten_producer_id_is_replaced() {
     let cluster = Cluster::start(1, 1).await;
     let producer = Producer::start(cluster.client().await, small_batches()).unwrap();
