@@ -1,8 +1,8 @@
 //! Java properties files, read and written as `java.util.Properties` does.
 //!
 //! Kafka's and ZooKeeper's configuration and Kafka's `meta.properties` are such files. The syntax is that of
-//! `Properties.load(InputStream)`: Latin-1 bytes, logical lines joined by a trailing backslash, a key ended by
-//! the first unescaped `=`, `:` or blank. Blanks at the end of a value belong to it, quotes are ordinary
+//! `Properties.load(InputStream)`: Latin-1 bytes, logical lines joined by a trailing backslash, a key ended
+//! by the first unescaped `=`, `:` or blank. Blanks at the end of a value belong to it, quotes are ordinary
 //! characters, and a byte order mark is part of the first key. Trimming and typing are the reader's caller's.
 
 mod load;

@@ -1,9 +1,10 @@
 //! A [`ZkStore`] over a real ensemble, through the zookeeper-client crate.
 //!
-//! What has to be known of that crate (0.11): one-shot watches survive reconnects, persistent ones do not, so there are
-//! none here. Errors of the socket arrive as `Custom`, and like `Timeout` and `ConnectionLoss` say nothing about what
-//! became of the request. A session that cannot be reached for 7/5 of its timeout is given up by the crate itself, though
-//! the server may still hold it: its ephemeral znodes can outlive it by a moment. Multi needs ZooKeeper 3.5.
+//! What has to be known of that crate (0.11): one-shot watches survive reconnects, persistent ones do not, so
+//! there are none here. Errors of the socket arrive as `Custom`, and like `Timeout` and `ConnectionLoss` say
+//! nothing about what became of the request. A session that cannot be reached for 7/5 of its timeout is given
+//! up by the crate itself, though the server may still hold it: its ephemeral znodes can outlive it by a
+//! moment. Multi needs ZooKeeper 3.5.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -36,7 +37,8 @@ pub enum ConnectError {
     #[error("zookeeper.connect={connect:?} is not host:port,host:port/chroot: {detail}")]
     Address { connect: String, detail: String },
     #[error(
-        "no ZooKeeper at {connect} within {} ms: {}. Start one (bin/zookeeper-server-start.sh config/zookeeper.properties) or mend zookeeper.connect",
+        "no ZooKeeper at {connect} within {} ms: {}. Start one (bin/zookeeper-server-start.sh \
+         config/zookeeper.properties) or mend zookeeper.connect",
         .waited.as_millis(), show(.findings)
     )]
     Unreachable { connect: String, waited: Duration, findings: Vec<Finding> },
@@ -79,7 +81,8 @@ struct Shared {
 impl ClientStore {
     /// Opens a session, and creates the chroot if there is none yet.
     ///
-    /// Round trips: 2 for the session (handshake and first ping), 1 more with a chroot, 1 more if that has to be made.
+    /// Round trips: 2 for the session (handshake and first ping), 1 more with a chroot, 1 more if that has to
+    /// be made.
     pub async fn connect(settings: ConnectSettings) -> Result<ClientStore, ConnectError> {
         let (hosts, chroot) = match settings.connect.find('/') {
             Some(slash) => settings.connect.split_at(slash),
@@ -113,7 +116,8 @@ impl ClientStore {
     }
 }
 
-/// Tries until the connection timeout; says in the log what it waits for, and at the end what it found instead.
+/// Tries until the connection timeout; says in the log what it waits for, and at the end what it found
+/// instead.
 async fn connect_within(settings: &ConnectSettings, hosts: &str) -> Result<zk::Client, ConnectError> {
     let started = Instant::now();
     let unreachable =
@@ -452,7 +456,8 @@ impl ZkStore for ClientStore {
                         return Ok(session);
                     }
                     Err(error) => {
-                        tracing::warn!(zookeeper = %shared.hosts, error, "no new ZooKeeper session yet, trying on");
+                        tracing::warn!(zookeeper = %shared.hosts, error, "no new ZooKeeper session yet, \
+                         trying on");
                         tokio::time::sleep(REOPEN_PAUSE).await;
                     }
                 }

@@ -8,8 +8,8 @@
 //! client_store     the trait over a real ensemble, through the zookeeper-client crate
 //! ```
 //!
-//! Watches are one-shot and armed by the read whose result they guard. After a reconnect, and after a new session,
-//! everything is read again: see [`SessionState`].
+//! Watches are one-shot and armed by the read whose result they guard. After a reconnect, and after a new
+//! session, everything is read again: see [`SessionState`].
 
 mod client_store;
 mod diagnosis;

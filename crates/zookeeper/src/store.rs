@@ -130,7 +130,8 @@ pub enum ZkError {
     Malformed { path: String, detail: String },
     /// A request was sent again and again and never answered.
     #[error(
-        "{path}: given up after {attempts} lost connections; is the request larger than the server's jute.maxbuffer?"
+        "{path}: given up after {attempts} lost connections; is the request larger than the server's \
+         jute.maxbuffer?"
     )]
     KeptBreaking { path: String, attempts: u32 },
 }
@@ -202,7 +203,8 @@ impl fmt::Debug for Watch {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionState {
-    /// `connection` counts the connections of this session: a look that missed the loss still sees the count grow.
+    /// `connection` counts the connections of this session: a look that missed the loss still sees the count
+    /// grow.
     Connected {
         session: SessionId,
         connection: u64,
@@ -221,10 +223,10 @@ pub enum SessionState {
 
 /// ZooKeeper, as far as Kafka needs it.
 ///
-/// A call sends its request at once, awaiting only collects the answer, and requests are carried out in the order of the
-/// calls: so whoever calls many times before awaiting waits for one round trip. A request made while there is no
-/// connection is sent when there is one again; one that was under way when it broke fails with
-/// [`ZkError::OutcomeUnknown`].
+/// A call sends its request at once, awaiting only collects the answer, and requests are carried out in the
+/// order of the calls: so whoever calls many times before awaiting waits for one round trip. A request made
+/// while there is no connection is sent when there is one again; one that was under way when it broke fails
+/// with [`ZkError::OutcomeUnknown`].
 pub trait ZkStore: Send + Sync + 'static {
     fn get(&self, path: &str) -> Reply<(Vec<u8>, Stat)>;
     /// The watch fires when the data changes or the znode goes.
@@ -245,7 +247,8 @@ pub trait ZkStore: Send + Sync + 'static {
 
     /// The session that requests are made in.
     fn session(&self) -> SessionId;
-    /// Whether a session is one that this store has had before and lost: its ephemeral znodes are ours to delete.
+    /// Whether a session is one that this store has had before and lost: its ephemeral znodes are ours to
+    /// delete.
     fn was_ours(&self, session: SessionId) -> bool;
     fn states(&self) -> watch::Receiver<SessionState>;
     /// Opens a new session in place of one that is over. Tries until there is one.

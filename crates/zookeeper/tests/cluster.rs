@@ -1,6 +1,7 @@
 //! What brokers and controllers do, against a server.
 //!
-//! With `OTTLA_TEST_ZOOKEEPER=host:port` against that one, each test in a chroot of its own; else against the embedded one.
+//! With `OTTLA_TEST_ZOOKEEPER=host:port` against that one, each test in a chroot of its own; else against the
+//! embedded one.
 
 mod ensemble;
 mod lossy;
@@ -542,7 +543,8 @@ async fn the_tree_is_the_one_that_kafka_leaves() {
     assert_eq!(ours, kafkas);
 }
 
-/// Whatever answer gets lost, before or after the request was carried out, each operation ends as if none had been.
+/// Whatever answer gets lost, before or after the request was carried out, each operation ends as if none had
+/// been.
 #[tokio::test]
 async fn lost_answers_change_nothing() {
     for loss in [Loss::Request, Loss::Answer] {

@@ -1,4 +1,5 @@
-//! Records against Kafka 3.9's own encoders (`golden/records.txt`, made by `golden/Golden.java`) and those of older ones.
+//! Records against Kafka 3.9's own encoders (`golden/records.txt`, made by `golden/Golden.java`) and those of
+//! older ones.
 
 use std::collections::BTreeMap;
 

@@ -278,7 +278,10 @@ pub enum InvalidValue {
     NotOneOfIgnoringCase(&'static [&'static str]),
     #[error("String must be non-empty")]
     Empty,
-    #[error("Version {} is not a valid version; this broker speaks {} to {}", .0.escape_debug(), ProtocolVersion::OLDEST, ProtocolVersion::LATEST)]
+    #[error(
+        "Version {} is not a valid version; this broker speaks {} to {}",
+        .0.escape_debug(), ProtocolVersion::OLDEST, ProtocolVersion::LATEST
+    )]
     NotProtocolVersion(String),
     #[error("expected \"*\" or pairs like 0:101,1:102 of partition and broker")]
     NotThrottledReplicas,
@@ -440,7 +443,8 @@ macro_rules! keys {
             $section:literal {
                 $(
                     $(#[doc = $doc:literal])+
-                    $key:ident: $rust:ty = $name:literal, $default:tt, $valid:expr, $importance:ident, $update:ident
+                    $key:ident: $rust:ty =
+                        $name:literal, $default:tt, $valid:expr, $importance:ident, $update:ident
                     $(, $reach:ident)?
                     $(, [$($synonym:literal $(* $factor:ident)?),+])?;
                 )+

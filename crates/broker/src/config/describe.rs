@@ -133,11 +133,12 @@ fn broker_synonyms(settings: &Settings, key: &'static Definition) -> Vec<Synonym
 pub fn markdown() -> String {
     let mut page = String::from(
         "# Configuration\n\n\
-         A broker reads Kafka's `server.properties`, in the full syntax of Java properties files, or the same keys from a\n\
-         file that ends in `.toml`, where tables are joined by dots and arrays are lists. `--override key=value` comes last.\n\n\
-         This page is made from the keys' declarations in `crates/broker/src/config`. A key marked *no effect* is known, checked\n\
-         and shown, but is about Java, KRaft or tiered storage. *Update* tells whether a running broker can be given another\n\
-         value: for one broker, or for the whole cluster.\n",
+         A broker reads Kafka's `server.properties`, in the full syntax of Java properties files, or the \
+         same keys from a\nfile that ends in `.toml`, where tables are joined by dots and arrays are lists. \
+         `--override key=value` comes last.\n\n\
+         This page is made from the keys' declarations in `crates/broker/src/config`. A key marked *no \
+         effect* is known, checked\nand shown, but is about Java, KRaft or tiered storage. *Update* tells \
+         whether a running broker can be given another\nvalue: for one broker, or for the whole cluster.\n",
     );
     for (title, keys) in [("Broker", BROKER_KEYS), ("Topic", TOPIC_KEYS)] {
         // Writing to a String cannot fail.
@@ -151,7 +152,10 @@ pub fn markdown() -> String {
             entry(&mut page, key);
         }
     }
-    page.push_str("\n## Keys of Kafka 0.8\n\nKafka 3.9 passes over these. Here they are read as what they have become.\n\n");
+    page.push_str(
+        "\n## Keys of Kafka 0.8\n\nKafka 3.9 passes over these. Here they are read as what they \
+     have become.\n\n",
+    );
     page.push_str("| key | is read as |\n|---|---|\n");
     for (key, becomes) in legacy::TRANSLATED {
         let _ = writeln!(page, "| `{key}` | {becomes} |");

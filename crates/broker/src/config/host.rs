@@ -2,8 +2,8 @@
 
 /// What a listener without a host is advertised as: the canonical name of this machine.
 ///
-/// The name the resolver gives the machine's own name, as `host.example.org` for `host`; the bare name where the
-/// resolver does not know it. Asks the resolver, so it may take as long as DNS does.
+/// The name the resolver gives the machine's own name, as `host.example.org` for `host`; the bare name where
+/// the resolver does not know it. Asks the resolver, so it may take as long as DNS does.
 pub fn canonical_host_name() -> String {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let hints = dns_lookup::AddrInfoHints { flags: libc::AI_CANONNAME, ..Default::default() };

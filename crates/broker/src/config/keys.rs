@@ -119,7 +119,8 @@ keys! {
         /// Security protocol of each listener name, as `NAME:PROTOCOL` pairs. A name that is itself a
         /// protocol stands for it by default.
         LISTENER_SECURITY_PROTOCOL_MAP: String =
-            "listener.security.protocol.map", "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
+            "listener.security.protocol.map",
+            "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
             Any, Low, PerBroker;
 
         /// Listener that brokers use among themselves. If unset, `security.inter.broker.protocol` decides;
@@ -627,13 +628,16 @@ keys! {
 
         /// Assignors that a group under the consumer protocol may choose from; the first is the default.
         GROUP_CONSUMER_ASSIGNORS: Vec<String> =
-            "group.consumer.assignors", "org.apache.kafka.coordinator.group.assignor.UniformAssignor,org.apache.kafka.coordinator.group.assignor.RangeAssignor",
+            "group.consumer.assignors",
+            "org.apache.kafka.coordinator.group.assignor.UniformAssignor,\
+             org.apache.kafka.coordinator.group.assignor.RangeAssignor",
             Any, Medium, ReadOnly;
 
         /// Which way a group may change between the classic and the consumer protocol.
         GROUP_CONSUMER_MIGRATION_POLICY: String =
             "group.consumer.migration.policy", "disabled",
-            OneOfIgnoringCase(&["DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"]), Medium, ReadOnly, Internal;
+            OneOfIgnoringCase(&["DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"]),
+            Medium, ReadOnly, Internal;
     }
 
     "Transactions" {
@@ -719,7 +723,8 @@ keys! {
 
         /// Java class that names the principal of a connection.
         PRINCIPAL_BUILDER_CLASS: ClassName =
-            "principal.builder.class", "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
+            "principal.builder.class",
+            "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
             Any, Medium, PerBroker;
 
         /// Java classes that provide security algorithms.
@@ -1027,7 +1032,8 @@ keys! {
 
         /// Java class that remembers remote segments.
         REMOTE_LOG_METADATA_MANAGER_CLASS_NAME: String =
-            "remote.log.metadata.manager.class.name", "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager",
+            "remote.log.metadata.manager.class.name",
+            "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager",
             NonEmpty, Medium, ReadOnly, NoEffect;
 
         /// Where to find that class.
@@ -1191,7 +1197,8 @@ keys! {
         /// Roles in a KRaft cluster. Empty here: this broker keeps to ZooKeeper.
         PROCESS_ROLES: Vec<String> = "process.roles", "", EachOf(&["broker", "controller"]), High, ReadOnly;
 
-        /// Identity in a KRaft cluster; here another name of `broker.id`, each deciding the other where only one is set.
+        /// Identity in a KRaft cluster; here another name of `broker.id`, each deciding the other where only
+        /// one is set.
         NODE_ID: i32 = "node.id", "-1", Any, High, ReadOnly;
 
         /// Listeners of KRaft controllers.

@@ -1,6 +1,7 @@
 //! Keys of Kafka 0.8 that are gone from 3.9, put into today's words.
 //!
-//! Kafka 3.9 ignores them, so that an old file with `port=9093` opens 9092. Here the old file does what it says.
+//! Kafka 3.9 ignores them, so that an old file with `port=9093` opens 9092. Here the old file does what it
+//! says.
 
 use super::settings::{Given, Layer, Origin};
 use super::{Warning, keys};

@@ -110,7 +110,8 @@ pub struct Listeners {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ListenerError {
     #[error(
-        "unable to parse {0} to a broker endpoint: write NAME://host:port, with brackets around an IPv6 address"
+        "unable to parse {0} to a broker endpoint: write NAME://host:port, with brackets around an IPv6 \
+         address"
     )]
     Malformed(String),
     #[error("port {port} of listener {name} is not between 0 and 65535")]
@@ -128,7 +129,8 @@ pub enum ListenerError {
     #[error("Each listener must have a different name, listeners: {0}")]
     DuplicateName(String),
     #[error(
-        "Each listener must have a different port unless exactly one listener has an IPv4 address and the other IPv6 address, listeners: {0}"
+        "Each listener must have a different port unless exactly one listener has an IPv4 address and the \
+         other IPv6 address, listeners: {0}"
     )]
     DuplicatePort(String),
     #[error(
@@ -136,17 +138,20 @@ pub enum ListenerError {
     )]
     Nonroutable,
     #[error(
-        "advertised.listeners listener names must be equal to or a subset of the ones defined in listeners. Found {found}. The valid options based on the current configuration are {valid}"
+        "advertised.listeners listener names must be equal to or a subset of the ones defined in \
+         listeners. Found {found}. The valid options based on the current configuration are {valid}"
     )]
     NotListening { found: String, valid: String },
     #[error("Only one of inter.broker.listener.name and security.inter.broker.protocol should be set.")]
     TwoInterBroker,
     #[error(
-        "inter.broker.listener.name must be a listener name defined in advertised.listeners. The valid options based on currently configured listeners are {0}"
+        "inter.broker.listener.name must be a listener name defined in advertised.listeners. The valid \
+         options based on currently configured listeners are {0}"
     )]
     InterBroker(String),
     #[error(
-        "control.plane.listener.name must be a listener of its own, defined in listeners and other than the inter-broker one. The listeners are {0}"
+        "control.plane.listener.name must be a listener of its own, defined in listeners and other than \
+         the inter-broker one. The listeners are {0}"
     )]
     ControlPlane(String),
 }

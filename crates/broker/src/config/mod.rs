@@ -1,7 +1,8 @@
 //! The broker's configuration: Kafka's keys, read from Java properties or TOML.
 //!
-//! Every key is declared once, in [`keys`] and [`topic_keys`]. [`Config::load`] makes plain values of them, which are
-//! handed down; [`Settings`] keeps what was given, for DescribeConfigs and for changes while the broker runs.
+//! Every key is declared once, in [`keys`] and [`topic_keys`]. [`Config::load`] makes plain values of them,
+//! which are handed down; [`Settings`] keeps what was given, for DescribeConfigs and for changes while the
+//! broker runs.
 
 mod definition;
 mod describe;
@@ -292,7 +293,8 @@ pub fn find(name: &str) -> Option<&'static Definition> {
     BROKER_KEYS.iter().copied().find(|key| key.name == name)
 }
 
-/// The definition of a broker key, also behind the prefix of a listener: `listener.name.internal.ssl.key.password`.
+/// The definition of a broker key, also behind the prefix of a listener:
+/// `listener.name.internal.ssl.key.password`.
 ///
 /// SASL settings can be for one mechanism of the listener: `listener.name.internal.plain.sasl.jaas.config`.
 fn find_prefixed(name: &str) -> Option<&'static Definition> {
@@ -311,7 +313,8 @@ fn is_known(name: &str) -> bool {
 }
 
 impl Config {
-    /// Reads a file, `.properties` or `.toml`, and puts `--override key=value` over it, the later over the earlier.
+    /// Reads a file, `.properties` or `.toml`, and puts `--override key=value` over it, the later over the
+    /// earlier.
     pub fn load(path: &Path, overrides: &[String]) -> Result<Config, ConfigError> {
         let mut layer = settings::read_file(path)?;
         for text in overrides {
@@ -352,6 +355,7 @@ impl Config {
                 warnings.push(Warning::NoEffect { key: key.name });
             }
         }
+        check_log_rules(&settings)?;
         let config = Config {
             broker_id: match settings.get(keys::BROKER_ID)? {
                 id if id < 0 => None,
@@ -372,10 +376,7 @@ impl Config {
             groups: GroupConfig::from(&settings)?,
             offsets: OffsetsConfig::from(&settings)?,
             transactions: TransactionConfig::from(&settings)?,
-            topic_defaults: {
-                check_log_rules(&settings)?;
-                TopicConfig::defaults(&settings)?
-            },
+            topic_defaults: TopicConfig::defaults(&settings)?,
             settings,
             warnings,
         };
@@ -424,23 +425,27 @@ impl Config {
             ),
             (
                 replication.fetch_wait_max <= replication.socket_timeout,
-                "replica.socket.timeout.ms should always be at least replica.fetch.wait.max.ms to prevent unnecessary socket timeouts",
+                "replica.socket.timeout.ms should always be at least replica.fetch.wait.max.ms to prevent \
+                 unnecessary socket timeouts",
                 &["replica.socket.timeout.ms", "replica.fetch.wait.max.ms"],
             ),
             (
                 replication.fetch_wait_max <= replication.lag_time_max,
-                "replica.fetch.wait.max.ms should always be less than or equal to replica.lag.time.max.ms to prevent frequent changes in ISR",
+                "replica.fetch.wait.max.ms should always be less than or equal to replica.lag.time.max.ms \
+                 to prevent frequent changes in ISR",
                 &["replica.fetch.wait.max.ms", "replica.lag.time.max.ms"],
             ),
             (
                 self.offsets.commit_required_acks >= -1
                     && self.offsets.commit_required_acks <= self.offsets.topic_replication_factor,
-                "offsets.commit.required.acks must be greater or equal to -1 and less or equal to offsets.topic.replication.factor",
+                "offsets.commit.required.acks must be greater or equal to -1 and less or equal to \
+                 offsets.topic.replication.factor",
                 &["offsets.commit.required.acks", "offsets.topic.replication.factor"],
             ),
             (
                 (0..=4).contains(&self.offsets.topic_compression_codec),
-                "offsets.topic.compression.codec must be one of 0 (none), 1 (gzip), 2 (snappy), 3 (lz4), 4 (zstd)",
+                "offsets.topic.compression.codec must be one of 0 (none), 1 (gzip), 2 (snappy), 3 (lz4), 4 \
+                 (zstd)",
                 &["offsets.topic.compression.codec"],
             ),
             (
@@ -452,12 +457,14 @@ impl Config {
             ),
             (
                 network.connections_per_ip_max > 0 || !network.connections_per_ip_overrides.is_empty(),
-                "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set.",
+                "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides \
+                 property is set.",
                 &["max.connections.per.ip"],
             ),
             (
                 network.connections_idle_max.is_none_or(|idle| network.failed_authentication_delay < idle),
-                "connection.failed.authentication.delay.ms should always be less than connections.max.idle.ms to prevent failed authentication responses from timing out",
+                "connection.failed.authentication.delay.ms should always be less than \
+                 connections.max.idle.ms to prevent failed authentication responses from timing out",
                 &["connection.failed.authentication.delay.ms", "connections.max.idle.ms"],
             ),
             (
@@ -476,7 +483,8 @@ impl Config {
 
     /// Refuses what is well-formed but beyond this broker. To be asked before anything is opened.
     ///
-    /// Security above all: a policy or an authorizer that is passed over in silence would open what it should close.
+    /// Security above all: a policy or an authorizer that is passed over in silence would open what it should
+    /// close.
     pub fn check_supported(&self) -> Result<(), ConfigError> {
         let set = |key: &'static str, value: &str, cure| {
             Err(ConfigError::Unsupported { key, value: value.to_owned(), cure })

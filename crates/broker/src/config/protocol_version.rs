@@ -5,7 +5,8 @@ use std::str::FromStr;
 
 /// A level of the protocol between brokers and of what is kept in ZooKeeper.
 ///
-/// Ordered: `version >= ProtocolVersion::V2_8_IV0` asks for a feature. A release such as `2.8` is its last level.
+/// Ordered: `version >= ProtocolVersion::V2_8_IV0` asks for a feature. A release such as `2.8` is its last
+/// level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ProtocolVersion(usize);
 

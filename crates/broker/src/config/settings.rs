@@ -97,7 +97,8 @@ impl Settings {
         T::from_value(value).ok_or_else(|| ConfigError::Missing { key: key.name() })
     }
 
-    /// The value of a key for one listener: `listener.name.<name>.<key>` in small letters, else the key itself.
+    /// The value of a key for one listener: `listener.name.<name>.<key>` in small letters, else the key
+    /// itself.
     pub fn get_for_listener<T: Typed>(&self, listener: &ListenerName, key: Key<T>) -> Result<T, ConfigError> {
         let prefixed = format!("{LISTENER_PREFIX}{}.{}", listener.as_str().to_lowercase(), key.name());
         match self.given(&prefixed) {
@@ -117,7 +118,8 @@ impl Settings {
         }
     }
 
-    /// What a key is where it has no value of its own: the first of its synonyms that has one, else the default.
+    /// What a key is where it has no value of its own: the first of its synonyms that has one, else the
+    /// default.
     pub(super) fn following(&self, key: &Definition) -> Result<Option<Value>, ConfigError> {
         for &(synonym, factor) in key.synonyms {
             let synonym = broker_key(synonym);

@@ -86,7 +86,8 @@ impl TopicConfig {
         let remote = value(broker, overrides, keys::REMOTE_STORAGE_ENABLE.definition)?;
         if remote == Some(Value::Boolean(true)) {
             return Err(ConfigError::rule(
-                "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage.",
+                "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with \
+                 remote log storage.",
             ));
         }
         TopicConfig::resolve(broker, overrides)

@@ -155,7 +155,8 @@ impl KafkaZkClient {
         self.read_and_watch(paths::FEATURE, FeatureRecord::decode).await
     }
 
-    /// Writes the agreement as the controller: creates it where there is none, else replaces the version that was read.
+    /// Writes the agreement as the controller: creates it where there is none, else replaces the version that
+    /// was read.
     pub async fn write_feature(
         &self,
         fence: ControllerFence,

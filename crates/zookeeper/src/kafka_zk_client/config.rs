@@ -42,9 +42,9 @@ impl KafkaZkClient {
 
     /// Writes an entity's configuration and then tells every broker. Any broker may.
     ///
-    /// Refused while there is no controller, or a KRaft one: then the cluster is being migrated, and what is written to
-    /// ZooKeeper would be lost. The controller's znode may not have changed between that look and the write; only an entity's
-    /// very first configuration is created without this condition, as Kafka does.
+    /// Refused while there is no controller, or a KRaft one: then the cluster is being migrated, and what is
+    /// written to ZooKeeper would be lost. The controller's znode may not have changed between that look and
+    /// the write; only an entity's very first configuration is created without this condition, as Kafka does.
     pub async fn write_config(
         &self,
         entity: &ConfigEntity,

@@ -1,4 +1,5 @@
-//! Offsets of the consumers of Kafka 0.8, which version 0 of OffsetCommit and OffsetFetch still read and write.
+//! Offsets of the consumers of Kafka 0.8, which version 0 of OffsetCommit and OffsetFetch still read and
+//! write.
 
 use ottla_model::{Offset, TopicPartition};
 

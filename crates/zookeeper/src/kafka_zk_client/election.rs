@@ -53,8 +53,8 @@ impl KafkaZkClient {
     /// multi [ create /controller ephemeral, set /controller_epoch = e + 1 if its version is still v ]
     /// ```
     ///
-    /// One round trip to win; none to lose against a controller already seen; two more where the view was out of date or
-    /// the answer got lost.
+    /// One round trip to win; none to lose against a controller already seen; two more where the view was out
+    /// of date or the answer got lost.
     pub async fn elect_controller(
         &self,
         broker: BrokerId,
@@ -152,7 +152,8 @@ impl KafkaZkClient {
 
     /// As [`KafkaZkClient::fenced`], again while connections break under it: for what may be done twice.
     pub(super) async fn fenced_again(&self, fence: ControllerFence, op: Op) -> Result<OpResult, FencedError> {
-        // A moved controller is an answer like any other to the retrying; only lost answers are asked for again.
+        // A moved controller is an answer like any other to the retrying; only lost answers are asked for
+        // again.
         let answer = retry_read(|| {
             let reply = self.fenced(fence, op.clone());
             Box::pin(async move {

@@ -28,8 +28,8 @@ use crate::store::{CreateMode, Stat, Watch, ZkError, ZkStore, retry_read};
 
 /// Kafka's operations over a store. Cheap to clone.
 ///
-/// Whatever touches many znodes keeps up to `in_flight_max` requests under way, so it takes a round trip for so many, and
-/// not one for each.
+/// Whatever touches many znodes keeps up to `in_flight_max` requests under way, so it takes a round trip for
+/// so many, and not one for each.
 #[derive(Clone)]
 pub struct KafkaZkClient {
     store: Arc<dyn ZkStore>,
@@ -147,7 +147,8 @@ impl KafkaZkClient {
         }
     }
 
-    /// Creates znodes where they are missing, parents before their children, in one pipeline. Answers which were missing.
+    /// Creates znodes where they are missing, parents before their children, in one pipeline. Answers which
+    /// were missing.
     async fn create_missing(&self, znodes: Vec<(String, Vec<u8>)>) -> Result<Vec<bool>, ZkError> {
         let mut missing = vec![false; znodes.len()];
         for _ in 0..CREATE_ATTEMPTS {

@@ -30,7 +30,8 @@ impl KafkaZkClient {
                 })?;
             match self.store.set(path, &next.encode(), Some(found.stat.version)).await {
                 Ok(_) => return Ok(next),
-                // Whoever was faster has other ids. And if it was us, with the answer lost, it costs a thousand of 2^63.
+                // Whoever was faster has other ids. And if it was us, with the answer lost, it costs a
+                // thousand of 2^63.
                 Err(ZkError::BadVersion { .. } | ZkError::NoNode { .. } | ZkError::OutcomeUnknown { .. }) => {
                 }
                 Err(error) => return Err(error),

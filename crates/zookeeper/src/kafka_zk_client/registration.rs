@@ -12,8 +12,8 @@ use crate::store::{CreateMode, Op, OpResult, SessionId, Stat, Watch, ZkError, re
 
 /// How long to wait for the registration of a former life to go.
 ///
-/// A broker that was killed is there again long before ZooKeeper gives its old session up. Kafka then fails with
-/// "NodeExists"; waiting for the session timeout costs a while and spares a crash loop.
+/// A broker that was killed is there again long before ZooKeeper gives its old session up. Kafka then fails
+/// with "NodeExists"; waiting for the session timeout costs a while and spares a crash loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience(pub Duration);
 
@@ -31,7 +31,8 @@ impl Patience {
 #[derive(Debug, thiserror::Error)]
 pub enum RegisterError {
     #[error(
-        "a broker is already registered on the path {path} (KeeperErrorCode = NodeExists), at {endpoints}, by the live session {owner}; \
+        "a broker is already registered on the path {path} (KeeperErrorCode = NodeExists), at {endpoints}, \
+         by the live session {owner}; \
          stop that broker, or give this one another broker.id"
     )]
     IdTaken { path: String, endpoints: String, owner: SessionId },
@@ -44,7 +45,8 @@ pub enum RegisterError {
 }
 
 impl KafkaZkClient {
-    /// Registers a broker: from then on the controller and every client can know of it. Answers its broker epoch.
+    /// Registers a broker: from then on the controller and every client can know of it. Answers its broker
+    /// epoch.
     ///
     /// ```text
     /// no such znode                       -> create it, ephemeral
@@ -53,8 +55,8 @@ impl KafkaZkClient {
     /// znode of another session            -> most likely this broker's own before a crash: wait, then fail
     /// ```
     ///
-    /// `others` are the brokers that were registered a moment ago; no two may advertise the same address. One round trip
-    /// where there are none, two otherwise.
+    /// `others` are the brokers that were registered a moment ago; no two may advertise the same address. One
+    /// round trip where there are none, two otherwise.
     pub async fn register_broker(
         &self,
         id: BrokerId,
@@ -68,7 +70,8 @@ impl KafkaZkClient {
         let path = paths::broker(id);
         let data = registration.encode(version);
         loop {
-            // Two operations, so that the version tells a registration that was made from one that was changed.
+            // Two operations, so that the version tells a registration that was made from one that was
+            // changed.
             let create = Op::Create { path: path.clone(), data: vec![], mode: CreateMode::Ephemeral };
             let fill = Op::Set { path: path.clone(), data: data.clone(), version: Some(0) };
             let error = match self.store.multi(vec![create, fill]).await {
@@ -93,7 +96,8 @@ impl KafkaZkClient {
             match stat.owner {
                 Some(owner) if owner == self.store.session() => return Ok(BrokerEpoch(stat.czxid)),
                 Some(owner) if self.store.was_ours(owner) => {
-                    tracing::info!(broker = %id, session = %owner, "removing the registration of our former session");
+                    tracing::info!(broker = %id, session = %owner, "removing the registration of our \
+                     former session");
                     self.delete_if_there(&path, Some(stat.version)).await?;
                 }
                 owner => {
@@ -101,7 +105,8 @@ impl KafkaZkClient {
                         broker = %id,
                         session = ?owner,
                         seconds = deadline.saturating_duration_since(Instant::now()).as_secs(),
-                        "this broker id is registered by another session, most likely our own before a crash: waiting for it to go",
+                        "this broker id is registered by another session, most likely our own before a \
+                         crash: waiting for it to go",
                     );
                     if tokio::time::timeout_at(deadline, watch).await.is_err() {
                         return Err(self.id_taken(path, owner).await?);
@@ -128,8 +133,8 @@ impl KafkaZkClient {
         Ok((broker_ids(&children), watch))
     }
 
-    /// Registrations of these brokers, as far as they are still there. A registration that cannot be read is left out, with
-    /// a word in the log: one odd broker must not hide the others.
+    /// Registrations of these brokers, as far as they are still there. A registration that cannot be read is
+    /// left out, with a word in the log: one odd broker must not hide the others.
     pub async fn read_brokers(
         &self,
         ids: &[BrokerId],
@@ -142,7 +147,8 @@ impl KafkaZkClient {
                 Ok(Some(registration)) => brokers.push((*id, registration)),
                 Ok(None) => {}
                 Err(error @ ZkError::Malformed { .. }) => {
-                    tracing::error!(broker = %id, %error, "registration is not understood, the broker is passed over");
+                    tracing::error!(broker = %id, %error, "registration is not understood, the broker is \
+                     passed over");
                 }
                 Err(error) => return Err(error),
             }
@@ -181,7 +187,8 @@ impl KafkaZkClient {
         Ok(RegisterError::IdTaken { path, endpoints, owner: owner.unwrap_or(SessionId(0)) })
     }
 
-    /// No two brokers may advertise the same address. A broker that was renumbered meets its former self here.
+    /// No two brokers may advertise the same address. A broker that was renumbered meets its former self
+    /// here.
     async fn wait_for_endpoints(
         &self,
         id: BrokerId,
@@ -204,7 +211,8 @@ impl KafkaZkClient {
             let Some((_, watch)) = self.registration_and_watch(&paths::broker(broker)).await? else {
                 continue;
             };
-            tracing::warn!(%broker, endpoint, "our address is registered by another broker: waiting for it to go");
+            tracing::warn!(%broker, endpoint, "our address is registered by another broker: waiting for it \
+             to go");
             if tokio::time::timeout_at(deadline, watch).await.is_err() {
                 return Err(RegisterError::EndpointTaken { endpoint, broker });
             }

@@ -36,7 +36,8 @@ pub struct StartView {
 }
 
 impl KafkaZkClient {
-    /// Looks around, and completes the tree: the persistent paths, and the cluster's id, which the very first broker gives.
+    /// Looks around, and completes the tree: the persistent paths, and the cluster's id, which the very first
+    /// broker gives.
     ///
     /// One round trip; two where something has to be made.
     pub async fn start(&self, new_cluster_id: Uuid) -> Result<StartView, ZkError> {
@@ -90,7 +91,8 @@ impl KafkaZkClient {
         let id_at = znodes.iter().position(|(path, _)| path == paths::CLUSTER_ID);
         let made = self.create_missing(znodes).await?;
         if id_at.is_some_and(|at| !made[at]) {
-            // Another broker was faster, or the answer to our own creation was lost: what stands there counts.
+            // Another broker was faster, or the answer to our own creation was lost: what stands there
+            // counts.
             let found = self.read(paths::CLUSTER_ID.to_owned(), ClusterId::decode).await?;
             return found
                 .map(|found| found.record)

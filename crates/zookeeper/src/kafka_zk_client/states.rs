@@ -49,15 +49,17 @@ type Written = (TopicPartition, Result<PartitionEpoch, StateWriteError>);
 
 /// New partitions of one topic that are created in one transaction.
 ///
-/// Each takes two operations, 800 bytes with the longest name; a request may not exceed the server's jute.maxbuffer, 1 MiB.
+/// Each takes two operations, 800 bytes with the longest name; a request may not exceed the server's
+/// jute.maxbuffer, 1 MiB.
 const NEW_PARTITIONS_PER_MULTI: usize = 500;
 
 impl KafkaZkClient {
     /// Writes states as the controller; answers each with its new epoch.
     ///
-    /// New partitions of a topic go in one transaction with the znodes above them, up to 500 at a time, so that a topic
-    /// costs one round trip; where that does not work, one by one. Changes are one fenced write each, pipelined. A write
-    /// whose answer was lost is told from somebody else's by what stands in the znode.
+    /// New partitions of a topic go in one transaction with the znodes above them, up to 500 at a time, so
+    /// that a topic costs one round trip; where that does not work, one by one. Changes are one fenced write
+    /// each, pipelined. A write whose answer was lost is told from somebody else's by what stands in the
+    /// znode.
     pub async fn write_states(&self, fence: ControllerFence, writes: Vec<StateWrite>) -> Vec<Written> {
         let mut new: BTreeMap<TopicName, Vec<StateWrite>> = BTreeMap::new();
         let mut changes = Vec::new();
@@ -98,7 +100,8 @@ impl KafkaZkClient {
         self.read_all(partitions.iter().map(paths::partition_state).collect(), PartitionState::decode).await
     }
 
-    /// Changes a state as a partition's leader, where `inter.broker.protocol.version` is below 2.7-IV2: without a fence.
+    /// Changes a state as a partition's leader, where `inter.broker.protocol.version` is below 2.7-IV2:
+    /// without a fence.
     pub async fn change_state_as_leader(
         &self,
         partition: &TopicPartition,
@@ -220,7 +223,8 @@ impl KafkaZkClient {
         }
     }
 
-    /// Whether what stands in the znode is what we meant to write: then it was us, and only the answer was lost.
+    /// Whether what stands in the znode is what we meant to write: then it was us, and only the answer was
+    /// lost.
     async fn compare(
         &self,
         partition: &TopicPartition,

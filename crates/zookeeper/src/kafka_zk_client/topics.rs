@@ -19,13 +19,15 @@ pub enum CreateTopicError {
 /// Times a topic's creation starts again because the tree changed under it.
 const ATTEMPTS: usize = 20;
 
-/// Znodes of a topic that are deleted in one transaction: at most 320 bytes each, in a request of at most 1 MiB.
+/// Znodes of a topic that are deleted in one transaction: at most 320 bytes each, in a request of at most 1
+/// MiB.
 const DELETIONS_PER_MULTI: usize = 1000;
 
 impl KafkaZkClient {
     /// Creates a topic: its configuration, which is always written, and then its assignment.
     ///
-    /// Both in one transaction, so that no topic is ever without the configuration it was made with. One round trip.
+    /// Both in one transaction, so that no topic is ever without the configuration it was made with. One
+    /// round trip.
     pub async fn create_topic(
         &self,
         topic: &TopicName,
@@ -161,7 +163,8 @@ impl KafkaZkClient {
 
     /// Removes all that is left of a topic, and at last the mark that asked for it.
     pub async fn delete_topic(&self, fence: ControllerFence, topic: &TopicName) -> Result<(), FencedError> {
-        // What a topic usually has needs no looking for; only where something is left over everything is listed.
+        // What a topic usually has needs no looking for; only where something is left over everything is
+        // listed.
         let mut znodes = self.usual_znodes(topic).await?;
         loop {
             let batches = znodes.chunks(DELETIONS_PER_MULTI).map(<[String]>::to_vec).collect();
@@ -191,7 +194,8 @@ impl KafkaZkClient {
         Ok(znodes)
     }
 
-    /// Deletes znodes in their order, in one transaction if that works. Answers whether one has got new children.
+    /// Deletes znodes in their order, in one transaction if that works. Answers whether one has got new
+    /// children.
     async fn delete_all(&self, fence: ControllerFence, paths: Vec<String>) -> Result<bool, FencedError> {
         let ops = std::iter::once(fence.check()).chain(paths.iter().cloned().map(delete)).collect();
         match self.store.multi(ops).await {

@@ -25,7 +25,8 @@ pub struct BrokerRegistration {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BrokerEndpoint {
     pub listener: String,
-    /// `PLAINTEXT`, `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`; as read, so that a stranger's protocol loses nobody.
+    /// `PLAINTEXT`, `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`; as read, so that a stranger's protocol loses
+    /// nobody.
     pub security_protocol: String,
     pub host: String,
     pub port: i32,

@@ -66,8 +66,8 @@ impl ConfigEntity {
     }
 }
 
-/// A name made fit for a path, and for the names of metrics: Java's URL encoding, with `%20` and `%2A` for the two
-/// characters it would leave ambiguous.
+/// A name made fit for a path, and for the names of metrics: Java's URL encoding, with `%20` and `%2A` for
+/// the two characters it would leave ambiguous.
 pub fn sanitize(name: &str) -> String {
     let mut sanitized = String::with_capacity(name.len());
     for byte in name.bytes() {

@@ -10,7 +10,8 @@ use super::{DecodeError, decode_json, decode_text, encode_json, timestamp};
 pub struct ControllerRecord {
     pub broker: BrokerId,
     pub timestamp: Timestamp,
-    /// The epoch of a KRaft controller that migrates the cluster; then no broker competes. `None` for a broker.
+    /// The epoch of a KRaft controller that migrates the cluster; then no broker competes. `None` for a
+    /// broker.
     pub kraft_epoch: Option<i32>,
 }
 

@@ -1,8 +1,8 @@
 //! What Kafka's znodes hold: compact JSON, its fields in the order in which Kafka 3.9 writes them.
 //!
-//! Writers follow one version to the letter; readers take every version and pass over fields they do not know, for
-//! brokers, tools and consumers of every age share the tree. Whole numbers beyond 32 bits are never written as numbers
-//! where a process of Kafka 0.8 reads: it would fail on them.
+//! Writers follow one version to the letter; readers take every version and pass over fields they do not
+//! know, for brokers, tools and consumers of every age share the tree. Whole numbers beyond 32 bits are never
+//! written as numbers where a process of Kafka 0.8 reads: it would fail on them.
 
 mod admin;
 mod broker;
