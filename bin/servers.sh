@@ -20,10 +20,10 @@ server_pids() {
         for process in /proc/[0-9]*; do
             # It may end between the listing and the reading.
             { read -r program <"$process/comm"; } 2>/dev/null || continue
-            [ "$program" = ottla ] || continue
+            case $program in ottla*) ;; *) continue ;; esac
             [ "$(tr '\0' '\n' <"$process/cmdline" 2>/dev/null | sed -n 2p)" = "$1" ] && echo "${process#/proc/}"
         done
     else
-        ps -ax -o pid= -o comm= -o args= | awk -v subcommand="$1" '$2 ~ /(^|\/)ottla$/ && $4 == subcommand { print $1 }'
+        ps -ax -o pid= -o comm= -o args= | awk -v subcommand="$1" '$2 ~ /(^|\/)ottla[^\/]*$/ && $4 == subcommand { print $1 }'
     fi
 }
