@@ -63,9 +63,12 @@ pub struct Session<K> {
 }
 
 impl<K: Clone + Eq + Hash> Session<K> {
-    /// Partitions in the order in which they are to be read.
-    pub fn partitions(&self) -> impl Iterator<Item = (&K, &Wanted)> {
-        self.turns.values().filter_map(|key| Some((key, &self.partitions.get(key)?.wanted)))
+    /// Partitions in the order in which they are to be read, with what was asked and what was last told.
+    pub fn partitions(&self) -> impl Iterator<Item = (&K, &Wanted, Told)> {
+        self.turns.values().filter_map(|key| {
+            let known = self.partitions.get(key)?;
+            Some((key, &known.wanted, known.told))
+        })
     }
 
     pub fn id(&self) -> i32 {
@@ -163,6 +166,10 @@ impl SessionRefusal {
     }
 }
 
+/// Partitions that all sessions together may remember: some 200 MB. Beyond that no session is opened, and one that outgrows
+/// what is left is over.
+const PARTITIONS_MAX: usize = 1_000_000;
+
 /// The sessions of one broker, at most `max.incremental.fetch.session.cache.slots` of them.
 ///
 /// When all slots are taken a newcomer gets one only from a session that has been idle for two minutes, or from
@@ -172,11 +179,14 @@ impl SessionRefusal {
 pub struct FetchSessions<K> {
     slots: usize,
     sessions: HashMap<i32, Session<K>>,
+    /// Remembered by all sessions together.
+    partitions: usize,
+    partitions_max: usize,
 }
 
 impl<K: Clone + Eq + Hash> FetchSessions<K> {
     pub fn new(slots: usize) -> FetchSessions<K> {
-        FetchSessions { slots, sessions: HashMap::new() }
+        FetchSessions { slots, sessions: HashMap::new(), partitions: 0, partitions_max: PARTITIONS_MAX }
     }
 
     pub fn len(&self) -> usize {
@@ -188,7 +198,9 @@ impl<K: Clone + Eq + Hash> FetchSessions<K> {
     }
 
     pub fn end(&mut self, id: i32) {
-        self.sessions.remove(&id);
+        if let Some(session) = self.sessions.remove(&id) {
+            self.partitions -= session.len();
+        }
     }
 
     /// Opens a session under an id chosen by the caller at random (ids are not guessed by other clients), if a slot
@@ -213,11 +225,14 @@ impl<K: Clone + Eq + Hash> FetchSessions<K> {
             next_turn: 0,
         };
         wanted.into_iter().for_each(|(key, wanted)| session.want(key, wanted));
-        let free = self.sessions.len() < self.slots;
-        if id <= 0 || session.is_empty() || self.sessions.contains_key(&id) || !(free || self.evict(&session))
-        {
+        let impossible = id <= 0 || session.is_empty() || self.sessions.contains_key(&id);
+        if impossible || self.partitions + session.len() > self.partitions_max {
             return None;
         }
+        if self.sessions.len() >= self.slots && !self.evict(&session) {
+            return None;
+        }
+        self.partitions += session.len();
         Some(self.sessions.entry(id).or_insert(session))
     }
 
@@ -227,7 +242,7 @@ impl<K: Clone + Eq + Hash> FetchSessions<K> {
         let idle = self.sessions.values().min_by_key(|session| session.last_used);
         if let Some(idle) = idle.filter(|session| now - session.last_used.0 > EVICTION_MS_MIN) {
             let id = idle.id;
-            self.sessions.remove(&id);
+            self.end(id);
             return true;
         }
         let importance = |session: &Session<K>| (session.privileged, session.len(), session.id);
@@ -237,7 +252,7 @@ impl<K: Clone + Eq + Hash> FetchSessions<K> {
         let least = self.sessions.values().filter(replaceable).min_by_key(|session| importance(session));
         match least.map(|session| (session.id, importance(session))) {
             Some((id, least)) if least <= importance(newcomer) => {
-                self.sessions.remove(&id);
+                self.end(id);
                 true
             }
             _ => false,
@@ -263,9 +278,14 @@ impl<K: Clone + Eq + Hash> FetchSessions<K> {
         }
         session.next_epoch = if epoch == i32::MAX { 1 } else { epoch + 1 };
         session.last_used = now;
+        let before = session.len();
         wanted.into_iter().for_each(|(key, wanted)| session.want(key, wanted));
         forgotten.into_iter().for_each(|key| session.forget(&key));
-        Ok(session)
+        self.partitions = self.partitions - before + session.len();
+        if self.partitions > self.partitions_max {
+            self.end(id);
+        }
+        self.sessions.get_mut(&id).ok_or(SessionRefusal::NotFound(id))
     }
 
     pub fn get_mut(&mut self, id: i32) -> Option<&mut Session<K>> {
@@ -295,7 +315,7 @@ mod tests {
     }
 
     fn keys(session: &Session<u32>) -> Vec<u32> {
-        session.partitions().map(|(key, _)| *key).collect()
+        session.partitions().map(|(key, ..)| *key).collect()
     }
 
     /// A cache with session 7 over partitions 1, 2 and 3.
@@ -375,6 +395,18 @@ mod tests {
             assert_eq!(sessions.open(9, privileged, true, partitions, now).is_some(), opens, "{why}");
             assert_eq!(sessions.len(), 2, "{why}");
         }
+    }
+
+    #[test]
+    fn what_all_sessions_remember_together_is_bounded() {
+        let mut sessions = opened();
+        sessions.partitions_max = 4;
+        assert!(sessions.open(8, true, true, [4, 5].map(|key| (key, wanted(0))), NOW).is_none());
+        assert!(sessions.open(9, false, true, [(4, wanted(0))], NOW).is_some());
+        let outgrown = sessions.go_on(9, 1, true, [(5, wanted(0))], [], NOW).err();
+        assert_eq!(outgrown, Some(SessionRefusal::NotFound(9)), "it is over");
+        sessions.go_on(7, 1, true, [], [1, 2], NOW).unwrap();
+        assert!(sessions.open(8, false, true, [4, 5, 6].map(|key| (key, wanted(0))), NOW).is_some());
     }
 
     #[test]

@@ -12,21 +12,25 @@ pub struct ParkedOnAll {
     partitions: Vec<Arc<HostedPartition>>,
 }
 
-/// Parks a request until the partitions have gained `bytes` together.
+/// Parks a request until the partitions have gained `bytes` together. A partition's place is its number in their order.
 pub fn park_on_all(
     moves: Moves,
     bytes: i64,
     partitions: impl IntoIterator<Item = Arc<HostedPartition>>,
 ) -> ParkedOnAll {
-    let request = Parked::new(moves, bytes);
     let partitions: Vec<_> = partitions.into_iter().collect();
-    for partition in &partitions {
-        partition.purgatory().park(request.clone());
+    let request = Parked::new(moves, bytes, partitions.len());
+    for (place, partition) in partitions.iter().enumerate() {
+        partition.purgatory().park(request.clone(), place);
     }
     ParkedOnAll { request, partitions }
 }
 
 impl ParkedOnAll {
+    pub fn request(&self) -> &Parked {
+        &self.request
+    }
+
     pub async fn woken(&self) {
         self.request.woken().await;
     }

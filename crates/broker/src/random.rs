@@ -18,6 +18,11 @@ pub fn below(end: usize) -> usize {
     if end == 0 { 0 } else { (half() % end as u64) as usize }
 }
 
+/// An id for a fetch session: positive, and not to be guessed by somebody who looks at others.
+pub fn session_id() -> i32 {
+    (half() >> 33).max(1) as i32
+}
+
 /// A new topic or cluster id.
 pub fn uuid() -> Uuid {
     loop {

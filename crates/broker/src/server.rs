@@ -16,9 +16,10 @@ use ottla_zookeeper::{
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use crate::apis::Router;
+use crate::apis::{Router, fetch};
 use crate::config::{Config, ConfigError, Endpoint, ProtocolVersion};
 use crate::controller::{self, ControllerHandle};
+use crate::fetch_session::FetchSessions;
 use crate::hosted_partition::HostedPartition;
 use crate::metadata_cache::MetadataCache;
 use crate::producer_ids::ProducerIds;
@@ -45,6 +46,7 @@ pub struct Broker {
     /// The controller, where it is on this broker.
     pub controller: ControllerHandle,
     pub fetchers: ReplicaFetchers,
+    pub fetch_sessions: fetch::Sessions,
     isr_changes: mpsc::UnboundedSender<in_sync_replicas::Change>,
     registration: BrokerRegistration,
     /// The czxid of our registration.
@@ -226,6 +228,7 @@ impl RunningBroker {
         )?;
         let endpoints = advertised(&config, &listeners);
         let (isr_changes, changes) = mpsc::unbounded_channel();
+        let fetch_sessions_max = config.network.fetch_sessions_max;
         let broker = Arc::new(Broker {
             id,
             cluster_id,
@@ -238,6 +241,7 @@ impl RunningBroker {
             producer_ids: ProducerIds::default(),
             controller: ControllerHandle::default(),
             fetchers: ReplicaFetchers::default(),
+            fetch_sessions: fetch::Sessions::new(FetchSessions::new(fetch_sessions_max)),
             isr_changes,
             epoch: AtomicI64::new(-1),
             controller_epoch: AtomicI32::new(0),

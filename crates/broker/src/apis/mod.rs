@@ -10,7 +10,7 @@ mod create_topics;
 mod delete_topics;
 mod describe_cluster;
 mod describe_configs;
-mod fetch;
+pub mod fetch;
 mod init_producer_id;
 pub mod leader_and_isr;
 mod list_offsets;

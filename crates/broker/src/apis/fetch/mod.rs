@@ -2,22 +2,26 @@
 
 mod conversion;
 mod response;
+mod session;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use ottla_log::ReadError;
-use ottla_model::{BrokerId, LeaderEpoch, Offset};
+use ottla_model::BrokerId;
 use ottla_network::{Answer, Reply};
 use ottla_protocol::messages::fetch::FetchRequest;
-use ottla_protocol::{ApiKey, DecodeError, ErrorCode, Str};
+use ottla_protocol::{ApiKey, DecodeError, ErrorCode};
 use tokio::time::Instant;
 
 use self::conversion::records_for;
 use self::response::{Envelope, FetchedPartition, FetchedTopic};
+pub use self::session::Sessions;
+use self::session::{Asked, Seat, TopicKey, take_seat};
 use super::{Api, Call};
+use crate::fetch_session::Wanted;
 use crate::hosted_partition::{Found, HostedPartition, ReadFailure, ReadRequest, Reader};
-use crate::parking::{ParkedOnAll, park_on_all};
+use crate::parking::park_on_all;
 use crate::purgatory::Moves;
 
 /// Fetch: reads record batches as they lie in the log, waiting for them if need be.
@@ -25,25 +29,44 @@ use crate::purgatory::Moves;
 /// v0 to v1 hear magic 0 and v2 to v3 magic 1, converted on the way; up to v2 a partition's last message may be
 /// cut short. v3+ bounds the whole answer, but the first batch always fits (KIP-74). v4+ knows transactions, v9+
 /// fences by leader epoch (KIP-320), v12+ tells where the logs part (KIP-595), v13+ names topics by id (KIP-516).
-/// Fetch sessions (v7+, KIP-227) are not granted: session id 0 tells the client to go on with full requests.
+/// v7+ knows sessions (KIP-227): a session remembers the partitions, later requests name what changes, and answers
+/// hold only news. Preferred read replicas (v11+, KIP-392) are not told: consumers read from the leader.
 pub const API: Api = Api { key: ApiKey::Fetch, versions: 0..=17, handle };
 
 const ISOLATION_READ_COMMITTED: i8 = 1;
 
 fn handle(mut call: Call) -> Result<Reply, DecodeError> {
     let request: FetchRequest = call.decode()?;
-    if request.session_id != 0 && request.session_epoch > 0 {
-        // Sessions end with the broker that granted them; the client starts over with a full request.
-        return Ok(Reply::Now(respond(&call, ErrorCode::FetchSessionIdNotFound, &[])));
-    }
+    let reader = reader(&request, call.version);
+    let privileged = matches!(reader, Reader::Follower(_));
+    let (asked, seat) = match take_seat(&call.broker, &request, call.version, privileged) {
+        Ok(taken) => taken,
+        Err(refusal) => {
+            tracing::debug!(client = call.client_id.as_deref(), %refusal, "fetch session not gone on with");
+            return Ok(Reply::Now(respond(&call, refusal.code(), 0, &[])));
+        }
+    };
     let wait = Duration::from_millis(request.max_wait_ms.max(0) as u64);
-    let fetch = Fetch::new(call, request);
-    let outcome = fetch.read();
+    let fetch = Fetch::new(call, &request, reader, asked, seat);
+    let mut outcome = fetch.read();
     if outcome.is_complete(&fetch) || wait.is_zero() {
         return Ok(Reply::Now(fetch.answer(outcome)));
     }
     let deadline = Instant::now() + wait;
-    Ok(Reply::later(async move { fetch.wait(outcome.bytes, deadline).await }))
+    Ok(Reply::later(async move {
+        fetch.wait(&mut outcome, deadline).await;
+        fetch.answer(outcome)
+    }))
+}
+
+fn reader(request: &FetchRequest, version: i16) -> Reader {
+    let replica = if version >= 15 { request.replica_state.replica_id } else { request.replica_id };
+    match replica {
+        -1 if request.isolation_level == ISOLATION_READ_COMMITTED => Reader::ReadCommitted,
+        -1 => Reader::ReadUncommitted,
+        0.. => Reader::Follower(BrokerId(replica)),
+        _ => Reader::Debugger,
+    }
 }
 
 /// A fetch request, ready to be read any number of times.
@@ -54,28 +77,18 @@ struct Fetch {
     max_bytes: usize,
     /// Up to v2 the limits are hard: a message may be cut, and the client asks again with more.
     cuts_messages: bool,
-    topics: Vec<WantedTopic>,
+    asked: Asked,
+    /// The replicas asked, in the order of `asked`.
+    hosted: Vec<Result<Arc<HostedPartition>, ErrorCode>>,
+    seat: Seat,
 }
 
-struct WantedTopic {
-    name: Str,
-    id: ottla_model::Uuid,
-    partitions: Vec<WantedPartition>,
-}
-
-struct WantedPartition {
-    partition: i32,
-    hosted: Result<Arc<HostedPartition>, ErrorCode>,
-    fetch_offset: Offset,
-    max_bytes: usize,
-    leader_epoch: Option<LeaderEpoch>,
-    last_fetched_epoch: Option<LeaderEpoch>,
-    log_start_offset: Offset,
-}
-
-/// One pass over the partitions.
+/// What was found so far.
 struct Outcome {
-    topics: Vec<FetchedTopic>,
+    /// In the order of what was asked.
+    partitions: Vec<FetchedPartition>,
+    /// How often each had moved when it was looked at.
+    moves: Vec<u64>,
     bytes: usize,
     /// An error, or a divergence: the fetcher should hear of it now.
     urgent: bool,
@@ -83,87 +96,88 @@ struct Outcome {
 
 impl Outcome {
     fn is_complete(&self, fetch: &Fetch) -> bool {
-        self.urgent || self.bytes >= fetch.min_bytes || fetch.topics.iter().all(|t| t.partitions.is_empty())
+        self.urgent || self.bytes >= fetch.min_bytes || self.partitions.is_empty()
     }
 }
 
 impl Fetch {
-    fn new(call: Call, request: FetchRequest) -> Fetch {
-        let replica = if call.version >= 15 { request.replica_state.replica_id } else { request.replica_id };
-        let reader = match replica {
-            -1 if request.isolation_level == ISOLATION_READ_COMMITTED => Reader::ReadCommitted,
-            -1 => Reader::ReadUncommitted,
-            0.. => Reader::Follower(BrokerId(replica)),
-            _ => Reader::Debugger,
-        };
-        let epoch = |epoch: i32| (epoch >= 0).then_some(LeaderEpoch(epoch));
-        let topics = request
-            .topics
-            .into_iter()
-            .map(|topic| {
-                let name = call.broker.topic_name(&topic.topic, topic.topic_id, call.version >= 13);
-                let partitions = topic
-                    .partitions
-                    .iter()
-                    .map(|wanted| WantedPartition {
-                        partition: wanted.partition,
-                        hosted: name
-                            .as_ref()
-                            .map_err(|error| *error)
-                            .and_then(|name| call.broker.replicas.hosted(name, wanted.partition)),
-                        fetch_offset: Offset(wanted.fetch_offset),
-                        max_bytes: wanted.partition_max_bytes.max(0) as usize,
-                        leader_epoch: epoch(wanted.current_leader_epoch),
-                        last_fetched_epoch: epoch(wanted.last_fetched_epoch),
-                        log_start_offset: Offset(wanted.log_start_offset),
-                    })
-                    .collect();
-                WantedTopic { name: topic.topic, id: topic.topic_id, partitions }
-            })
-            .collect();
+    fn new(call: Call, request: &FetchRequest, reader: Reader, asked: Asked, seat: Seat) -> Fetch {
+        let broker = &call.broker;
+        let hosted = asked.iter().map(|((topic, partition), _)| match topic {
+            TopicKey::Name(name) => broker.replicas.hosted(name, *partition),
+            TopicKey::Id(id) => {
+                let topic = broker.metadata.topic_by_id(*id).ok_or(ErrorCode::UnknownTopicId)?;
+                broker.replicas.hosted(&topic.name, *partition)
+            }
+        });
+        let hosted = hosted.collect();
         let max_bytes =
-            (request.max_bytes.max(0) as usize).min(call.broker.config.network.fetch_bytes_max as usize);
+            (request.max_bytes.max(0) as usize).min(broker.config.network.fetch_bytes_max as usize);
         Fetch {
             reader,
             min_bytes: request.min_bytes.max(0) as usize,
             max_bytes,
             cuts_messages: call.version <= 2,
-            topics,
+            asked,
+            hosted,
+            seat,
             call,
         }
     }
 
     /// Looks into every partition, within the limits of the request.
     fn read(&self) -> Outcome {
-        let mut outcome = Outcome { topics: Vec::with_capacity(self.topics.len()), bytes: 0, urgent: false };
-        for topic in &self.topics {
-            let partitions = topic.partitions.iter().map(|wanted| self.read_partition(wanted, &mut outcome));
-            let partitions = partitions.collect();
-            outcome.topics.push(FetchedTopic { name: topic.name.clone(), id: topic.id, partitions });
+        let count = self.asked.len();
+        let mut outcome = Outcome {
+            partitions: Vec::with_capacity(count),
+            moves: Vec::with_capacity(count),
+            bytes: 0,
+            urgent: false,
+        };
+        for place in 0..count {
+            let (moves, answer) = self.read_partition(place, outcome.bytes);
+            outcome.bytes += answer.records.len();
+            outcome.urgent |= is_urgent(&answer);
+            outcome.moves.push(moves);
+            outcome.partitions.push(answer);
         }
         outcome
     }
 
-    fn read_partition(&self, wanted: &WantedPartition, outcome: &mut Outcome) -> FetchedPartition {
-        let answer = match &wanted.hosted {
-            Err(error) => FetchedPartition::failed(wanted.partition, *error),
-            Ok(hosted) => self.read_hosted(hosted, wanted, outcome.bytes),
-        };
-        outcome.bytes += answer.records.len();
-        outcome.urgent |= answer.error != ErrorCode::None || answer.diverging.is_some();
-        answer
+    /// Looks again into the partitions at these places.
+    fn read_again(&self, places: Vec<usize>, outcome: &mut Outcome) {
+        for place in places {
+            let others = outcome.bytes - outcome.partitions[place].records.len();
+            let (moves, answer) = self.read_partition(place, others);
+            outcome.bytes = others + answer.records.len();
+            outcome.urgent |= is_urgent(&answer);
+            outcome.moves[place] = moves;
+            outcome.partitions[place] = answer;
+        }
+    }
+
+    fn read_partition(&self, place: usize, have: usize) -> (u64, FetchedPartition) {
+        let ((_, partition), wanted) = &self.asked[place];
+        match &self.hosted[place] {
+            Err(error) => (0, FetchedPartition::failed(*partition, *error)),
+            Ok(hosted) => {
+                let moves = hosted.purgatory().moves();
+                (moves, self.read_hosted(hosted, *partition, wanted, have))
+            }
+        }
     }
 
     fn read_hosted(
         &self,
         hosted: &Arc<HostedPartition>,
-        wanted: &WantedPartition,
+        partition: i32,
+        wanted: &Wanted,
         have: usize,
     ) -> FetchedPartition {
         let request = ReadRequest {
             reader: self.reader,
             offset: wanted.fetch_offset,
-            bytes_max: wanted.max_bytes.min(self.max_bytes.saturating_sub(have)) as u64,
+            bytes_max: (wanted.max_bytes.max(0) as usize).min(self.max_bytes.saturating_sub(have)) as u64,
             // The first batch is sent whole however large it is, or a consumer could never get past it.
             at_least_one: have == 0 && !self.cuts_messages,
             leader_epoch: wanted.leader_epoch,
@@ -173,12 +187,12 @@ impl Fetch {
         };
         let outcome = match hosted.read(&request) {
             Ok(outcome) => outcome,
-            Err(failure) => return self.failed(hosted, wanted.partition, &failure),
+            Err(failure) => return self.failed(hosted, partition, &failure),
         };
         if let Some(proposal) = outcome.proposal {
             self.call.broker.propose_isr(hosted, proposal);
         }
-        let mut answer = FetchedPartition::found(wanted.partition, outcome.watermarks);
+        let mut answer = FetchedPartition::found(partition, outcome.watermarks);
         match outcome.records {
             Found::Diverging(end) => answer.diverging = Some((end.epoch, end.end_offset)),
             Found::Records { region, aborted } => {
@@ -211,42 +225,62 @@ impl Fetch {
         answer
     }
 
-    /// Waits until the partitions have gained enough, then looks once more.
-    async fn wait(self, have: usize, deadline: Instant) -> Answer {
-        let mut have = have;
-        loop {
-            let parked = self.park(have);
-            // What moved between the last look and the parking woke nobody.
-            let outcome = self.read();
-            if outcome.is_complete(&self) {
-                return self.answer(outcome);
-            }
-            have = outcome.bytes;
-            if tokio::time::timeout_at(deadline, parked.woken()).await.is_err() {
-                let outcome = self.read();
-                return self.answer(outcome);
-            }
-        }
-    }
-
-    fn park(&self, have: usize) -> ParkedOnAll {
+    /// Waits until the partitions have gained enough. Whatever wakes it, only those are looked into that have moved.
+    async fn wait(&self, outcome: &mut Outcome, deadline: Instant) {
         let moves = match self.reader {
             Reader::Follower(_) | Reader::Debugger => Moves::LogEnd,
             Reader::ReadUncommitted | Reader::ReadCommitted => Moves::HighWatermark,
         };
-        let missing = self.min_bytes.saturating_sub(have) as i64;
-        let partitions = self.topics.iter().flat_map(|topic| &topic.partitions);
-        park_on_all(moves, missing, partitions.filter_map(|wanted| wanted.hosted.as_ref().ok()).cloned())
+        // An error would have been urgent, so each place is that of a replica.
+        let hosted = self.hosted.iter().flatten();
+        let parked = park_on_all(moves, self.missing(outcome), hosted.clone().cloned());
+        let request = parked.request();
+        for (place, (hosted, seen)) in hosted.zip(&outcome.moves).enumerate() {
+            if hosted.purgatory().moves() != *seen {
+                request.suspect(place);
+            }
+        }
+        loop {
+            self.read_again(request.take_moved(), outcome);
+            if outcome.is_complete(self) {
+                return;
+            }
+            request.rearm(self.missing(outcome));
+            // What moved just before was not counted against what is missing now.
+            if request.has_moved() {
+                continue;
+            }
+            if tokio::time::timeout_at(deadline, parked.woken()).await.is_err() {
+                self.read_again(request.take_moved(), outcome);
+                return;
+            }
+        }
     }
 
-    fn answer(&self, outcome: Outcome) -> Answer {
-        respond(&self.call, ErrorCode::None, &outcome.topics)
+    fn missing(&self, outcome: &Outcome) -> i64 {
+        self.min_bytes.saturating_sub(outcome.bytes) as i64
+    }
+
+    fn answer(self, outcome: Outcome) -> Answer {
+        let (session_id, news) = self.seat.settle(&self.call.broker, &self.asked, &outcome.partitions);
+        let mut topics: Vec<FetchedTopic> = Vec::new();
+        let answers = self.asked.into_iter().zip(outcome.partitions).zip(news);
+        for (((topic, _), _), answer) in answers.filter(|(_, is_news)| *is_news).map(|(pair, _)| pair) {
+            match topics.last_mut() {
+                Some(last) if last.topic == topic => last.partitions.push(answer),
+                _ => topics.push(FetchedTopic { topic, partitions: vec![answer] }),
+            }
+        }
+        respond(&self.call, ErrorCode::None, session_id, &topics)
     }
 }
 
-fn respond(call: &Call, error: ErrorCode, topics: &[FetchedTopic]) -> Answer {
-    let envelope =
-        Envelope { version: call.version, correlation_id: call.correlation_id, error, session_id: 0 };
+fn is_urgent(answer: &FetchedPartition) -> bool {
+    answer.error != ErrorCode::None || answer.diverging.is_some()
+}
+
+fn respond(call: &Call, error: ErrorCode, session_id: i32, topics: &[FetchedTopic]) -> Answer {
+    let envelope = Envelope { version: call.version, correlation_id: call.correlation_id, error, session_id };
     match response::write(envelope, topics) {
         Ok(response) => Answer::Send(response),
         Err(error) => super::misfit(call.key, call.version, &error),

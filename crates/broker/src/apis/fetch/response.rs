@@ -4,11 +4,12 @@
 //! header bytes and file regions, in the order of the wire.
 
 use bytes::{Bytes, BytesMut};
-use ottla_model::{BrokerId, LeaderEpoch, Offset, ProducerId, Uuid};
+use ottla_model::{BrokerId, LeaderEpoch, Offset, ProducerId};
 use ottla_network::{FileRegion, Response};
 use ottla_protocol::messages::fetch::FetchResponse;
 use ottla_protocol::{ApiKey, EncodeError, Encoder, ErrorCode, Message, frame};
 
+use super::session::TopicKey;
 use crate::hosted_partition::Watermarks;
 
 /// The record bytes of one partition.
@@ -78,8 +79,7 @@ impl FetchedPartition {
 /// The answer for one topic, named as the request named it.
 #[derive(Debug, Clone)]
 pub struct FetchedTopic {
-    pub name: ottla_protocol::Str,
-    pub id: Uuid,
+    pub topic: TopicKey,
     pub partitions: Vec<FetchedPartition>,
 }
 
@@ -132,10 +132,9 @@ impl Writer {
         out.length(Some(topics.len()), flexible)?;
         for topic in topics {
             let mut out = self.encoder();
-            if version >= 13 {
-                out.uuid(topic.id);
-            } else {
-                out.string(&topic.name, flexible)?;
+            match &topic.topic {
+                TopicKey::Id(id) => out.uuid(*id),
+                TopicKey::Name(name) => out.string(name, flexible)?,
             }
             out.length(Some(topic.partitions.len()), flexible)?;
             for partition in &topic.partitions {
@@ -236,6 +235,7 @@ mod tests {
     use std::io::Write;
     use std::sync::Arc;
 
+    use ottla_model::Uuid;
     use ottla_network::Part;
     use ottla_protocol::Str;
     use ottla_protocol::messages::fetch::{
@@ -253,7 +253,7 @@ mod tests {
     }
 
     /// Every shape a partition's answer can take.
-    fn topics() -> Vec<FetchedTopic> {
+    fn topics(version: i16) -> Vec<FetchedTopic> {
         let region = FileRegion { file: file(), offset: 2, len: 6 };
         let good = FetchedPartition {
             partition: 0,
@@ -282,10 +282,10 @@ mod tests {
             current_leader: Some((BrokerId(2), LeaderEpoch(5))),
             ..FetchedPartition::failed(3, ErrorCode::NotLeaderOrFollower)
         };
-        let topic = |name: &str, partitions| FetchedTopic {
-            name: Str::from(name),
-            id: Uuid([name.len() as u8; 16]),
-            partitions,
+        let topic = |name: &str, partitions| {
+            let id = Uuid([name.len() as u8; 16]);
+            let topic = if version >= 13 { TopicKey::Id(id) } else { TopicKey::Name(Str::from(name)) };
+            FetchedTopic { topic, partitions }
         };
         vec![
             topic("first", vec![good.clone(), committed, diverged, moved]),
@@ -327,11 +327,17 @@ mod tests {
             records: Some(records(&partition.records)),
             ..Default::default()
         };
-        let responses = topics.iter().map(|topic| FetchableTopicResponse {
-            topic: topic.name.clone(),
-            topic_id: topic.id,
-            partitions: topic.partitions.iter().map(partition).collect(),
-            ..Default::default()
+        let responses = topics.iter().map(|topic| {
+            let (topic_id, name) = match &topic.topic {
+                TopicKey::Id(id) => (*id, Str::default()),
+                TopicKey::Name(name) => (Uuid::ZERO, name.clone()),
+            };
+            FetchableTopicResponse {
+                topic: name,
+                topic_id,
+                partitions: topic.partitions.iter().map(partition).collect(),
+                ..Default::default()
+            }
         });
         let response = FetchResponse {
             error_code: envelope.error as i16,
@@ -348,8 +354,9 @@ mod tests {
     #[test]
     fn the_chain_of_parts_is_the_response_in_every_version() {
         for version in FetchResponse::VERSIONS {
-            let envelope = Envelope { version, correlation_id: 77, error: ErrorCode::None, session_id: 0 };
-            let topics = topics();
+            let session_id = if version >= 7 { 9 } else { 0 };
+            let envelope = Envelope { version, correlation_id: 77, error: ErrorCode::None, session_id };
+            let topics = topics(version);
             let mut wire = Vec::new();
             for part in write(envelope, &topics).unwrap().into_parts() {
                 match part {
@@ -367,7 +374,7 @@ mod tests {
     #[test]
     fn record_bytes_of_files_stay_in_their_files() {
         let envelope = Envelope { version: 12, correlation_id: 1, error: ErrorCode::None, session_id: 0 };
-        let files = write(envelope, &topics()).unwrap().into_parts();
+        let files = write(envelope, &topics(12)).unwrap().into_parts();
         assert_eq!(files.filter(|part| matches!(part, Part::File(_))).count(), 2);
     }
 }
