@@ -10,7 +10,7 @@ use ottla_protocol::messages::metadata::MetadataRequestTopic;
 use ottla_protocol::messages::{MetadataRequest, MetadataResponse};
 use ottla_protocol::{ApiKey, ErrorCode, Request, Str};
 use parking_lot::Mutex;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::backoff::Backoff;
 use crate::connection::{Connection, ConnectionOptions, sasl_mechanisms};
@@ -45,6 +45,9 @@ impl Default for ClientOptions {
         }
     }
 }
+
+/// How long one of several brokers may take to answer a question that another can answer as well.
+const METADATA_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Cheap to clone; connections close with the last clone.
 ///
@@ -179,19 +182,21 @@ impl Client {
         Ok(response)
     }
 
-    /// Asks any broker that answers: one that is connected, else any known one, else those of the bootstrap list.
+    /// Asks any broker that answers: those that are connected, then any known one, then those of the bootstrap list. The first
+    /// round is short of patience, as a frozen broker would cost more time than all others together.
     async fn ask_metadata(&self, topics: Topics<'_>, create: bool) -> Result<MetadataResponse, ClientError> {
         let mut brokers: Vec<BrokerId> = self.metadata().brokers.keys().copied().collect();
         brokers.sort_by_key(|id| !self.is_connected(*id));
         for broker in brokers {
-            let answer = match self.broker(broker).await {
-                Ok(connection) => ask(&connection, topics, create).await.map_err(ClientError::from),
-                Err(error) => Err(error),
+            let answer = async {
+                let connection = self.broker(broker).await?;
+                Ok::<_, ClientError>(ask(&connection, topics, create).await?)
             };
-            match answer {
-                Ok(response) => return Ok(response),
-                Err(error) if error.is_retriable() => tracing::debug!(%broker, %error, "no metadata"),
-                Err(error) => return Err(error),
+            match timeout(METADATA_PATIENCE, answer).await {
+                Ok(Ok(response)) => return Ok(response),
+                Ok(Err(error)) if !error.is_retriable() => return Err(error),
+                Ok(Err(error)) => tracing::debug!(%broker, %error, "no metadata"),
+                Err(_) => tracing::debug!(%broker, "no metadata for too long"),
             }
         }
         self.ask_bootstrap(topics).await

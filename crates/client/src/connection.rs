@@ -163,8 +163,17 @@ impl Connection {
         let answer = async { connection.submit(&question, 0).await?.within(options.connect_timeout).await };
         match answer.await {
             Ok(_) => {
-                tracing::debug!(%address, "broker without ApiVersions");
-                Ok(connection)
+                // A broker on its way down or up may have hung up on the first question: to take it for an old one would cost
+                // everything that was invented since. One that answers the old question and still not the new is old.
+                let again = Connection::start(address, options).await?;
+                match again.negotiate().await {
+                    Ok(versions) => Ok(Connection { versions: Arc::new(versions), ..again }),
+                    Err(ConnectionError::Closed { .. }) => {
+                        tracing::debug!(%address, "broker without ApiVersions");
+                        Ok(connection)
+                    }
+                    Err(error) => Err(error),
+                }
             }
             Err(ConnectionError::Closed { .. } | ConnectionError::RequestTimedOut { .. }) => {
                 let found = stranger::ask(address).await;

@@ -15,7 +15,7 @@ async fn versions_are_negotiated_with_brokers_of_every_age() {
         ("3.9 answers at once", Era::Negotiates { api_versions_max: 4 }, vec![3], 12),
         ("2.3 knows only older versions", Era::Negotiates { api_versions_max: 2 }, vec![3, 0], 12),
         ("0.10 has one version", Era::Negotiates { api_versions_max: 0 }, vec![3, 0], 12),
-        ("0.8 and 0.9 hang up", Era::HangsUp, vec![3], 0),
+        ("0.8 and 0.9 hang up, whenever asked", Era::HangsUp, vec![3, 3], 0),
     ] {
         let cluster = Cluster::start(1, 1).await;
         cluster.state.lock().era = era;
@@ -34,6 +34,15 @@ async fn a_broker_without_negotiation_is_asked_in_version_0() {
     let known = client.topic(&topic()).await.unwrap();
     assert_eq!(known.partitions.len(), 2);
     assert!(cluster.versions_seen(ApiKey::Metadata).iter().all(|version| *version == 0));
+}
+
+#[tokio::test]
+async fn a_broker_that_hung_up_while_it_started_is_not_taken_for_an_old_one() {
+    let cluster = Cluster::start(1, 1).await;
+    cluster.script(ApiKey::ApiVersions, [Fault::HangUp]);
+    let connection = Connection::open(&cluster.bootstrap()[0], &ConnectionOptions::default()).await.unwrap();
+    assert!(connection.versions().is_negotiated());
+    assert_eq!(connection.version_of::<FetchRequest>(12).unwrap(), 12);
 }
 
 #[tokio::test]
