@@ -160,6 +160,7 @@ fn the_first_rebalance_waits_for_latecomers_and_everyone_gets_one_generation() {
 #[test]
 fn the_initial_delay_ends_with_the_rebalance_timeout() {
     let mut story = Story::new(CONFIG);
+    story.join_new("first");
     for member in 0..9 {
         story.join_new(&format!("m{member}"));
         story.pass(3_000);
