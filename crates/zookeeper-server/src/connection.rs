@@ -13,7 +13,7 @@ use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::four_letter_word::Asked;
-use crate::jute::JuteError;
+use crate::jute::{BadFrameLength, Frames, JuteError};
 use crate::monitor;
 use crate::outbox::Broken;
 use crate::protocol::{ConnectRequest, Password, SessionId, Zxid};
@@ -36,11 +36,11 @@ pub enum ConnectionError {
     Io(#[from] io::Error),
     #[error("{0}")]
     Stranger(Stranger),
-    #[error("a frame of {length} bytes is longer than jute.maxbuffer={max} allows")]
-    FrameTooLong { length: i32, max: usize },
+    #[error(transparent)]
+    BadFrame(#[from] BadFrameLength),
     #[error(
-        "the client has seen transaction {seen}, and the last one here is {ours}: it belongs to another server \
-         or to a data directory that was wiped; restart it"
+        "the client has seen transaction {seen}, and the last one here is {ours}: it belongs to another ZooKeeper; \
+         restart it to use this one"
     )]
     ClientAhead { seen: Zxid, ours: Zxid },
     #[error(transparent)]
@@ -218,24 +218,14 @@ impl Task {
         }
     }
 
-    fn handle_frames(&self, session: SessionId, buffer: &mut BytesMut) -> Result<(), ConnectionError> {
-        let mut whole = 0;
-        while let Some(start) = buffer[whole..].first_chunk::<4>() {
-            let length = i32::from_be_bytes(*start);
-            let max = self.settings.config.frame_bytes_max;
-            let end = match usize::try_from(length) {
-                Ok(length) if length <= max => whole + 4 + length,
-                _ => return Err(ConnectionError::FrameTooLong { length, max }),
-            };
-            if end > buffer.len() {
-                break;
-            }
-            whole = end;
-        }
+    /// Serves what can be served of the frames that are whole.
+    fn handle_frames(&self, session: SessionId, buffer: &mut BytesMut) -> Result<(), BadFrameLength> {
+        let mut frames = Frames::of(buffer, self.settings.config.frame_bytes_max)?;
+        let whole = frames.left();
         if whole > 0 {
-            let frames = Frames { rest: &buffer[..whole] };
-            self.service.handle(&self.connection, session, frames);
-            buffer.advance(whole);
+            self.service.handle(&self.connection, session, &mut frames);
+            let served = whole - frames.left();
+            buffer.advance(served);
         }
         Ok(())
     }
@@ -282,26 +272,13 @@ impl Task {
     }
 }
 
-/// Reads what is there, making room only for bytes that come.
+/// Reads what is there, making room only for bytes that come, and giving up what a long frame took.
 async fn fill(reader: &mut ReadHalf<'_>, buffer: &mut BytesMut) -> io::Result<usize> {
+    if buffer.is_empty() && buffer.capacity() > 8 * READ_BYTES {
+        *buffer = BytesMut::new();
+    }
     buffer.reserve(READ_BYTES);
     reader.read_buf(buffer).await
-}
-
-/// The bodies of whole frames that lie one behind the other.
-struct Frames<'a> {
-    rest: &'a [u8],
-}
-
-impl<'a> Iterator for Frames<'a> {
-    type Item = &'a [u8];
-
-    fn next(&mut self) -> Option<&'a [u8]> {
-        let (length, rest) = self.rest.split_first_chunk::<4>()?;
-        let (frame, rest) = rest.split_at(i32::from_be_bytes(*length) as usize);
-        self.rest = rest;
-        Some(frame)
-    }
 }
 
 #[cfg(test)]

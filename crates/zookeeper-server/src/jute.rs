@@ -186,6 +186,55 @@ pub fn frame(out: &mut Vec<u8>, body: impl FnOnce(&mut Writer<'_>)) {
     out[start..start + 4].copy_from_slice(&length.to_be_bytes());
 }
 
+/// The bodies of whole frames that lie one behind the other.
+#[derive(Debug)]
+pub struct Frames<'a> {
+    rest: &'a [u8],
+}
+
+/// A frame whose length is none: negative, or more than allowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a frame of {length} bytes is longer than the {max} that jute.maxbuffer allows")]
+pub struct BadFrameLength {
+    pub length: i32,
+    pub max: usize,
+}
+
+impl<'a> Frames<'a> {
+    /// The whole frames at the front of `bytes`; one that is still coming in is not among them.
+    pub fn of(bytes: &'a [u8], max: usize) -> Result<Frames<'a>, BadFrameLength> {
+        let mut whole = 0;
+        while let Some(start) = bytes[whole..].first_chunk::<4>() {
+            let length = i32::from_be_bytes(*start);
+            let end = match usize::try_from(length) {
+                Ok(length) if length <= max => whole + 4 + length,
+                _ => return Err(BadFrameLength { length, max }),
+            };
+            if end > bytes.len() {
+                break;
+            }
+            whole = end;
+        }
+        Ok(Frames { rest: &bytes[..whole] })
+    }
+
+    /// Bytes of frames not yet taken.
+    pub fn left(&self) -> usize {
+        self.rest.len()
+    }
+}
+
+impl<'a> Iterator for Frames<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let (length, rest) = self.rest.split_first_chunk::<4>()?;
+        let (frame, rest) = rest.split_at(i32::from_be_bytes(*length) as usize);
+        self.rest = rest;
+        Some(frame)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

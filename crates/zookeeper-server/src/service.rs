@@ -17,10 +17,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use ottla_files::Files;
+use ottla_files::{File as _, Files};
 use tokio::sync::Notify;
 
-use crate::jute::Writer;
+use crate::jute::{Frames, Writer};
 use crate::outbox::{Barrier, Broken, Outbox};
 use crate::protocol::{ConnectRequest, ConnectResponse, Password, Request, SessionId, Zxid, read_header};
 use crate::storage::{Chain, LogFile, Storage, StorageError, snapshot};
@@ -236,20 +236,16 @@ impl Service {
         outcome
     }
 
-    /// Serves the frames at hand of one connection, as long as the session is its own.
-    pub fn handle<'f>(
-        &self,
-        connection: &Connection,
-        session: SessionId,
-        frames: impl Iterator<Item = &'f [u8]>,
-    ) {
+    /// Serves the frames at hand of one connection: as long as the session is its own, and no more than the
+    /// client has taken answers for.
+    pub fn handle(&self, connection: &Connection, session: SessionId, frames: &mut Frames<'_>) {
         let now = self.now();
         let mut state = self.state();
         let mut effects = std::mem::take(&mut state.effects);
-        for frame in frames {
-            if state.attached.get(&session).is_none_or(|serving| serving.id != connection.id) {
-                break;
-            }
+        while !connection.outbox.is_backlogged()
+            && state.attached.get(&session).is_some_and(|serving| serving.id == connection.id)
+        {
+            let Some(frame) = frames.next() else { break };
             connection.received.fetch_add(1, Ordering::Relaxed);
             self.counters.received.fetch_add(1, Ordering::Relaxed);
             serve(&mut state.tree, session, frame, now, &mut effects);
@@ -288,7 +284,7 @@ impl Service {
     // ---- the log thread ----
 
     /// Writes what is pending and syncs, until [`Service::stop`]. Runs on a thread of its own.
-    pub fn run_log<F: Files>(self: &Arc<Self>, storage: &Arc<Storage<F>>, mut log: LogFile<F>) {
+    pub fn run_log<F: Files>(&self, storage: &Arc<Storage<F>>, mut log: LogFile<F>) {
         let outcome = self.write_log(storage, &mut log);
         let mut state = self.state();
         state.stopping = true;
@@ -304,13 +300,19 @@ impl Service {
     }
 
     fn write_log<F: Files>(
-        self: &Arc<Self>,
+        &self,
         storage: &Arc<Storage<F>>,
         log: &mut LogFile<F>,
     ) -> Result<(), StorageError> {
         let mut records = Vec::new();
         let mut snapshots: Option<JoinHandle<()>> = None;
-        let mut names_synced = false;
+        // The names of the files have to be synced once, which takes the longest of all. Nothing waits for it yet,
+        // so it runs while the first sessions are opened.
+        let (file, names) = (log.file(), storage.clone());
+        let mut first_sync = Some(spawn("zookeeper-start", move || {
+            file.sync()?;
+            names.sync_names()
+        })?);
         loop {
             let barrier = {
                 let mut state = self.state();
@@ -331,24 +333,26 @@ impl Service {
             records.shrink_to(LOG_BACKLOG_BYTES);
             self.written.store(barrier.written, Ordering::Release);
             if barrier.synced > self.synced.load(Ordering::Relaxed) {
-                log.sync()?;
-                if !names_synced {
-                    storage.sync_names()?;
-                    names_synced = true;
+                if let Some(thread) = first_sync.take() {
+                    join(thread)?;
                 }
+                log.sync()?;
                 self.synced.store(barrier.written, Ordering::Release);
                 self.counters.syncs.fetch_add(1, Ordering::Relaxed);
             }
             if log.is_full() && snapshots.as_ref().is_none_or(JoinHandle::is_finished) {
                 if let Some(thread) = snapshots.take() {
-                    let _finished = thread.join();
+                    join(thread);
                 }
                 snapshots = Some(self.cut_off(storage, log)?);
             }
         }
+        if let Some(thread) = first_sync {
+            join(thread)?;
+        }
         log.sync()?;
         if let Some(thread) = snapshots {
-            let _finished = thread.join();
+            join(thread);
         }
         Ok(())
     }
@@ -366,9 +370,7 @@ impl Service {
         };
         log.append(&records)?;
         log.sync()?;
-        *log = storage.begin_log(zxid, chain, bytes.len() as u64)?;
-        log.sync()?;
-        storage.sync_names()?;
+        *log = storage.follow_log(zxid, chain, bytes.len() as u64)?;
         self.written.store(barrier.written, Ordering::Release);
         self.synced.store(barrier.written, Ordering::Release);
         let storage = storage.clone();
@@ -393,6 +395,17 @@ impl Service {
     pub fn failure(&self) -> Option<StorageError> {
         self.state().failed.take()
     }
+}
+
+fn spawn<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, StorageError> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(work).map_err(StorageError::Thread)
+}
+
+fn join<T>(thread: JoinHandle<T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 fn serve(tree: &mut Tree, session: SessionId, frame: &[u8], now: Now, effects: &mut Vec<Effect>) {

@@ -370,7 +370,7 @@ pub struct Storage<F: Files> {
 /// The log that is being written.
 #[derive(Debug)]
 pub struct LogFile<F: Files> {
-    file: F::File,
+    file: Arc<F::File>,
     /// Where the next record goes.
     end: u64,
     /// Up to here the file has been given its bytes; zeros from `end` on.
@@ -404,9 +404,7 @@ impl<F: Files> Storage<F> {
     ) -> Result<(Storage<F>, Recovered<F>), StorageError> {
         let (snapshots, logs) = (data_dir.join(DIRECTORY), data_log_dir.join(DIRECTORY));
         files.create_directory(&snapshots)?;
-        if logs != snapshots {
-            files.create_directory(&logs)?;
-        }
+        files.create_directory(&logs)?;
         let lock = files.lock(&snapshots.join("lock")).map_err(|error| match error.kind() {
             std::io::ErrorKind::WouldBlock => StorageError::InUse(snapshots.clone()),
             _ => error.into(),
@@ -488,29 +486,42 @@ impl<F: Files> Storage<F> {
                 file.truncate(allocated)?;
                 file.sync()?;
             }
-            let log =
-                LogFile { file, end: records.at as u64, allocated, bytes_max: bytes_max(snapshot_bytes) };
+            let log = LogFile {
+                file: Arc::new(file),
+                end: records.at as u64,
+                allocated,
+                bytes_max: bytes_max(snapshot_bytes),
+            };
             return Ok(Recovered { tree, chain, log, transactions, torn_bytes });
         }
         let log = self.begin_log(numbers.last().copied().unwrap_or(covered), chain, snapshot_bytes)?;
         Ok(Recovered { tree, chain, log, transactions, torn_bytes })
     }
 
-    /// Begins the log of what comes after `zxid`. It is durable after the first [`LogFile::sync`] and
-    /// [`Storage::sync_names`].
-    pub fn begin_log(
+    /// Begins the log of what comes after `zxid`, and makes that survive a crash.
+    pub fn follow_log(
         &self,
         zxid: Zxid,
         chain: Chain,
         snapshot_bytes: u64,
     ) -> Result<LogFile<F>, StorageError> {
+        let log = self.begin_log(zxid, chain, snapshot_bytes)?;
+        log.sync()?;
+        self.files.sync_directory(&self.logs)?;
+        Ok(log)
+    }
+
+    fn begin_log(&self, zxid: Zxid, chain: Chain, snapshot_bytes: u64) -> Result<LogFile<F>, StorageError> {
         let file = self.files.open(&log_path(&self.logs, zxid), Open::Truncate)?;
-        let mut log = LogFile { file, end: 0, allocated: 0, bytes_max: bytes_max(snapshot_bytes) };
+        let mut log =
+            LogFile { file: Arc::new(file), end: 0, allocated: 0, bytes_max: bytes_max(snapshot_bytes) };
         log.append(&header(LOG_MAGIC, zxid, chain))?;
         Ok(log)
     }
 
-    /// Makes the names of new logs survive a crash, and on the first start the directories that hold them.
+    /// Makes the names of files and directories survive a crash.
+    ///
+    /// Of those that were there already too: an earlier start may have made them and been killed before it got here.
     pub fn sync_names(&self) -> Result<(), StorageError> {
         let mut directories = vec![self.logs.as_path()];
         directories.extend((self.snapshots != self.logs).then_some(self.snapshots.as_path()));
@@ -572,6 +583,11 @@ impl<F: Files> LogFile<F> {
 
     pub fn sync(&self) -> Result<(), FileError> {
         self.file.sync()
+    }
+
+    /// The file itself, for a sync that runs beside the writing.
+    pub fn file(&self) -> Arc<F::File> {
+        self.file.clone()
     }
 
     /// Whether it is time for a snapshot and another log.

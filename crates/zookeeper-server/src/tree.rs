@@ -17,6 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use crate::acl::{self, AclList};
 use crate::path;
 use crate::protocol::{
@@ -51,6 +53,9 @@ impl SessionTimeouts {
 /// How often containers are looked at, as in ZooKeeper.
 const CONTAINER_CHECK_INTERVAL_MS: u64 = 60_000;
 
+/// Bytes of data and names in the answer to one multiRead.
+const MULTI_READ_BYTES_MAX: usize = 16 * 1024 * 1024;
+
 /// One step of the tree's history; the log holds them in order of `zxid`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Txn {
@@ -64,8 +69,7 @@ pub struct Txn {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TxnBody {
-    /// The server started. It numbers on from a new epoch, so that no number it may have told a client before
-    /// the restart, logged or not, is given out twice.
+    /// The server started: see [`Tree::start`].
     Epoch,
     OpenSession {
         timeout_ms: u32,
@@ -81,11 +85,12 @@ impl Txn {
     /// Whether an answer that tells of this transaction must wait until it would survive a power failure.
     ///
     /// A session that has changed nothing yet is no loss: its client is told that it expired, which it has to
-    /// be ready for anyway. Whatever the session does later lies behind it in the log.
+    /// be ready for anyway. Whatever the session does later lies behind it in the log. An epoch is none either: the
+    /// next one is later in any case.
     pub fn must_survive(&self) -> bool {
         match self.body {
-            TxnBody::Epoch | TxnBody::CloseSession | TxnBody::Changes(_) => true,
-            TxnBody::OpenSession { .. } => false,
+            TxnBody::CloseSession | TxnBody::Changes(_) => true,
+            TxnBody::Epoch | TxnBody::OpenSession { .. } => false,
         }
     }
 }
@@ -133,7 +138,7 @@ pub enum Attach {
     },
     /// The session is gone or the password wrong: the client is told that it expired.
     Expired,
-    /// The client has seen transactions this server has not: it belongs to another data directory.
+    /// The client has seen transactions this server has not: it belongs to another one.
     /// ZooKeeper closes such a connection without an answer.
     ClientAhead {
         seen: Zxid,
@@ -238,9 +243,16 @@ impl Tree {
         self.apply(txn).map(|_| ())
     }
 
-    /// Takes up service after a restart: a new epoch begins, and every session has its whole timeout ahead.
+    /// Takes up service after a restart: every session has its whole timeout ahead, and a new epoch begins.
+    ///
+    /// An ensemble counts its leaders in the epoch. Here it is the second in which the server started (since 2020;
+    /// it fits until 2088), or one more than the last. So no number is given out twice, even if a power failure took the
+    /// log's end with it, and even if somebody wiped the directory: clients that are still there are told that their
+    /// session expired, where they would otherwise be turned away for having seen more than the server did.
     pub fn start(&mut self, now: Now, out: &mut Vec<Effect>) {
-        let zxid = Zxid(((self.zxid.0 >> 32) + 1) << 32);
+        const START_OF_2020_S: i64 = 1_577_836_800;
+        let second = (now.wall_ms / 1000 - START_OF_2020_S).clamp(0, i32::MAX.into());
+        let zxid = Zxid(((self.zxid.0 >> 32) + 1).max(second) << 32);
         self.commit(Txn { zxid, time: now.wall_ms, session: SessionId::NONE, body: TxnBody::Epoch }, out);
         self.deadlines.clear();
         for (id, session) in &mut self.sessions {
@@ -390,7 +402,7 @@ impl Tree {
             Request::Write(op) => self.write(session, op, now, out),
             Request::Multi(ops) => Ok(Response::Multi(self.multi(session, ops, now, out))),
             Request::Read(op) => self.read(session, op),
-            Request::MultiRead(ops) => Ok(Response::Multi(self.multi_read(session, ops))),
+            Request::MultiRead(ops) => self.multi_read(session, ops).map(Response::Multi),
             Request::Exists { path, watch } => self.exists(session, path, *watch),
             Request::GetAcl { path } => self.get_acl(session, path),
             Request::Sync { path } => Ok(Response::Path((*path).into())),
@@ -566,14 +578,29 @@ impl Tree {
     }
 
     /// Each read on its own: one that fails leaves the others be.
-    fn multi_read(&mut self, session: SessionId, ops: &[ReadOp<'_>]) -> Vec<OpResult> {
-        let mut result = |op| match self.read(session, op) {
-            Ok(Response::Data { data, stat }) => OpResult::Data { data, stat },
-            Ok(Response::Names(names) | Response::Children { names, .. }) => OpResult::Names(names),
-            Ok(other) => unreachable!("a read is answered with data or names, not {other:?}"),
-            Err(error) => OpResult::Failed(Some(error)),
-        };
-        ops.iter().map(&mut result).collect()
+    ///
+    /// A small request can ask for one big znode many times over; beyond [`MULTI_READ_BYTES_MAX`] it is refused.
+    fn multi_read(&mut self, session: SessionId, ops: &[ReadOp<'_>]) -> Result<Vec<OpResult>, ErrorCode> {
+        let mut results = Vec::with_capacity(ops.len());
+        let mut bytes = 0;
+        for op in ops {
+            results.push(match self.read(session, op) {
+                Ok(Response::Data { data, stat }) => {
+                    bytes += data.as_ref().map_or(0, Bytes::len);
+                    OpResult::Data { data, stat }
+                }
+                Ok(Response::Names(names) | Response::Children { names, .. }) => {
+                    bytes += names.iter().map(|name| name.len()).sum::<usize>();
+                    OpResult::Names(names)
+                }
+                Ok(other) => unreachable!("a read is answered with data or names, not {other:?}"),
+                Err(error) => OpResult::Failed(Some(error)),
+            });
+            if bytes > MULTI_READ_BYTES_MAX {
+                return Err(ErrorCode::MarshallingError);
+            }
+        }
+        Ok(results)
     }
 
     fn readable(&self, session: SessionId, path: &str) -> Result<&Znode, ErrorCode> {

@@ -202,9 +202,7 @@ impl Life {
                 self.sync(model)?;
                 let bytes = snapshot(&self.tree, self.chain);
                 self.log_begins = self.tree.zxid();
-                self.log = self.storage.begin_log(self.tree.zxid(), self.chain, bytes.len() as u64)?;
-                self.log.sync()?;
-                self.storage.sync_names()?;
+                self.log = self.storage.follow_log(self.tree.zxid(), self.chain, bytes.len() as u64)?;
                 self.storage.keep_snapshot(self.tree.zxid(), &bytes)?;
             }
         }

@@ -270,6 +270,17 @@ fn every_read_answers_or_says_why_not() {
 }
 
 #[test]
+fn a_small_request_cannot_ask_for_an_answer_without_bounds() {
+    let mut world = World::new();
+    let ann = world.session();
+    world.make(ann, "/big");
+    world.write(ann, WriteOp::SetData { path: "/big", data: Some(&[0; 1_000_000]), version: -1 }).unwrap();
+    let reads = |count| Request::MultiRead(vec![ReadOp::GetData { path: "/big", watch: false }; count]);
+    assert!(world.answer(ann, reads(10)).is_ok());
+    assert_eq!(world.answer(ann, reads(1000)), Err(MarshallingError));
+}
+
+#[test]
 fn stats_count_as_zookeeper_counts() {
     let mut world = World::new();
     let ann = world.session();
@@ -309,7 +320,7 @@ fn sequence_numbers_count_creations_and_are_never_given_twice() {
     let mut world = World::new();
     let ann = world.session();
     world.make(ann, "/q");
-    let mut next = |world: &mut World| match world.write(ann, sequential("/q/n-")) {
+    let next = |world: &mut World| match world.write(ann, sequential("/q/n-")) {
         Ok(Response::Path(path)) => path.to_string(),
         other => panic!("{other:?}"),
     };
