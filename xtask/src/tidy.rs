@@ -9,7 +9,8 @@ use std::path::Path;
 const DECIDING: &[&str] = &["log", "replica", "controller", "group", "transaction"];
 
 /// What a deciding crate must not depend on outside its tests.
-const ACTING: &[&str] = &["tokio", "rustix", "nix", "libc", "socket2", "zookeeper-client", "rand", "fastrand"];
+const ACTING: &[&str] =
+    &["tokio", "rustix", "nix", "libc", "socket2", "zookeeper-client", "rand", "fastrand"];
 
 /// Every complaint there is; the tree is tidy if there is none.
 pub fn run() -> Result<(), String> {
@@ -76,7 +77,8 @@ mod tests {
 
     #[test]
     fn only_crate_rows_count_as_the_map() {
-        let map = "# Map\n| crate | what |\n| `crates/model` | names |\nSee `crates/log`.\n| `crates/log` | x |\n";
+        let map =
+            "# Map\n| crate | what |\n| `crates/model` | names |\nSee `crates/log`.\n| `crates/log` | x |\n";
         assert_eq!(rows(map).collect::<Vec<_>>(), ["model", "log"]);
     }
 

@@ -112,6 +112,9 @@ impl Office {
     /// Keeps standing and serving until the broker stops.
     pub async fn run(mut self) {
         loop {
+            if self.term.is_none() && *self.stopped.borrow() {
+                return;
+            }
             let end = match self.term.take() {
                 Some(mut term) => {
                     let end = term.serve(&mut self.stopped).await;

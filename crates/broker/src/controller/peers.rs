@@ -18,6 +18,9 @@ use crate::server::Broker;
 /// Pause before a request is tried again, as Kafka's controller makes it.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
+/// Attempts after which the operator hears of it.
+const COMPLAIN_AFTER: u32 = 10;
+
 /// What a peer had to say that the core must hear.
 #[derive(Debug)]
 pub enum PeerAnswer {
@@ -129,9 +132,11 @@ impl Channel {
     /// Sends each request until it is answered, one at a time: a later order must not overtake an earlier one.
     async fn run(mut self, mut requests: mpsc::UnboundedReceiver<Request>) {
         while let Some(request) = requests.recv().await {
-            let mut complained = false;
+            let mut attempts = 0;
             while let Err(error) = self.send(&request).await {
-                if !std::mem::replace(&mut complained, true) {
+                attempts += 1;
+                // A broker registers a moment before its port opens, so the first refusals are no news.
+                if attempts == COMPLAIN_AFTER {
                     tracing::warn!(broker = %self.broker, address = %self.address, %error, "order not answered, sent again");
                 }
                 self.connection = None;
