@@ -304,18 +304,29 @@ mod tests {
                 Bytes::from_static(&RECORDS[start..start + region.len as usize])
             }
         };
+        let has_tags = envelope.version >= 12;
         let partition = |partition: &FetchedPartition| PartitionData {
             partition_index: partition.partition,
             error_code: partition.error as i16,
             high_watermark: partition.high_watermark.0,
             last_stable_offset: partition.last_stable_offset.0,
             log_start_offset: partition.log_start_offset.0,
-            diverging_epoch: partition.diverging.map_or_else(Default::default, |(epoch, end_offset)| {
-                EpochEndOffset { epoch: epoch.0, end_offset: end_offset.0, ..Default::default() }
-            }),
-            current_leader: partition.current_leader.map_or_else(Default::default, |(leader, epoch)| {
-                LeaderIdAndEpoch { leader_id: leader.0, leader_epoch: epoch.0, ..Default::default() }
-            }),
+            diverging_epoch: partition.diverging.filter(|_| has_tags).map_or_else(
+                Default::default,
+                |(epoch, end_offset)| EpochEndOffset {
+                    epoch: epoch.0,
+                    end_offset: end_offset.0,
+                    ..Default::default()
+                },
+            ),
+            current_leader: partition.current_leader.filter(|_| has_tags).map_or_else(
+                Default::default,
+                |(leader, epoch)| LeaderIdAndEpoch {
+                    leader_id: leader.0,
+                    leader_epoch: epoch.0,
+                    ..Default::default()
+                },
+            ),
             aborted_transactions: partition.aborted.as_ref().map(|aborted| {
                 let transaction = |(producer, first): &(ProducerId, Offset)| AbortedTransaction {
                     producer_id: producer.0,

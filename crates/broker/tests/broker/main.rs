@@ -1,0 +1,6 @@
+//! Brokers in this process, with their ZooKeeper, asked over the wire in every version they serve.
+
+mod cluster;
+mod wire;
+
+mod fetch_sessions;
