@@ -23,6 +23,11 @@ pub struct ListenerConfig {
     /// `socket.send.buffer.bytes`; `None` (-1) leaves it to the kernel, which then adapts it.
     pub send_buffer_bytes: Option<usize>,
     /// `socket.receive.buffer.bytes`; as above.
+    ///
+    /// Kafka's default of 102400 is expensive here: the window stays so small that a producer is always
+    /// blocked on it, and on loopback the broker's own recv(2) then runs the producer's transmission.
+    /// Measured with 64-KiB batches: 0.81 CPU-s per GB against 0.57 with the kernel's choice. A send buffer of
+    /// that size does no such harm.
     pub receive_buffer_bytes: Option<usize>,
     /// `socket.listen.backlog.size`.
     pub backlog: i32,
