@@ -3,6 +3,9 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ottla_client::ClientOptions;
 
 /// Why settings cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -13,6 +16,10 @@ pub enum PropertyError {
     Malformed { path: PathBuf, source: ottla_properties::ParseError },
     #[error("{0:?} is not NAME=VALUE")]
     NotAPair(String),
+    #[error(
+        "security.protocol={0} is beyond this client, which speaks PLAINTEXT only; use the port of a PLAINTEXT listener"
+    )]
+    Security(String),
     #[error("{name} must be {expected}, not {value:?}")]
     Value { name: String, value: String, expected: &'static str },
 }
@@ -63,6 +70,30 @@ impl ClientProperties {
             Some(value) => Ok(Some(value)),
             None => Err(PropertyError::Value { name: name.to_owned(), value: text.to_owned(), expected }),
         }
+    }
+
+    /// Takes what every client has.
+    pub fn apply_to(&self, options: &mut ClientOptions) -> Result<(), PropertyError> {
+        // To go on without the protection that was asked for would be worse than to stop.
+        if let Some(protocol) = self.text("security.protocol").filter(|protocol| *protocol != "PLAINTEXT") {
+            return Err(PropertyError::Security(protocol.to_owned()));
+        }
+        if let Some(id) = self.text("client.id") {
+            options.connection.client_id = id.to_owned();
+        }
+        let durations = [
+            ("request.timeout.ms", &mut options.connection.request_timeout),
+            ("socket.connection.setup.timeout.ms", &mut options.connection.connect_timeout),
+            ("metadata.max.age.ms", &mut options.metadata_max_age),
+            ("retry.backoff.ms", &mut options.retry_backoff),
+            ("retry.backoff.max.ms", &mut options.retry_backoff_max),
+        ];
+        for (name, duration) in durations {
+            if let Some(ms) = self.number(name)? {
+                *duration = Duration::from_millis(ms);
+            }
+        }
+        Ok(())
     }
 
     /// Settings that nobody asked for: misspelt, or without meaning here.

@@ -67,7 +67,12 @@ fn complaint(error: &clap::Error) -> String {
     let name = names(ContextKind::InvalidArg).next().unwrap_or_default();
     let value = words(ContextKind::InvalidValue).first().copied().unwrap_or_default();
     match error.kind() {
-        ErrorKind::UnknownArgument => format!("{name} is not a recognized option"),
+        ErrorKind::UnknownArgument => match words(ContextKind::InvalidArg).first() {
+            Some(shown) if !shown.starts_with('-') => {
+                format!("{shown} is not an option, and nothing else goes here")
+            }
+            _ => format!("{name} is not a recognized option"),
+        },
         ErrorKind::MissingRequiredArgument => format!("Missing required argument \"[{name}]\""),
         ErrorKind::InvalidValue if value.is_empty() => format!("Option {name} requires an argument"),
         ErrorKind::InvalidValue | ErrorKind::ValueValidation => {
@@ -95,6 +100,8 @@ fn option_name(shown: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use clap::{CommandFactory, FromArgMatches};
+
     use super::*;
 
     #[derive(Debug, Parser)]
@@ -139,6 +146,7 @@ mod tests {
         for (arguments, complaint) in [
             (&[][..], "Missing required argument \"[topic]\""),
             (&["--bogus"], "bogus is not a recognized option"),
+            (&["--topic", "a", "b"], "b is not an option, and nothing else goes here"),
             (&["--topic"], "Option topic requires an argument"),
             (
                 &["--topic", "a", "--topic", "b"],

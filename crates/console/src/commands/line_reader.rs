@@ -49,15 +49,15 @@ pub enum InvalidProperty {
     Empty(String),
 }
 
-/// A line that does not hold what the format asks for.
+/// A line that lacks a separator which the format asks for.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidLine {
+pub enum MissingSeparator {
     #[error("No key separator found on line number {line}: '{text}'")]
-    NoKeySeparator { line: u64, text: String },
+    Key { line: u64, text: String },
     #[error("No headers delimiter found on line number {line}: '{text}'")]
-    NoHeadersDelimiter { line: u64, text: String },
+    Headers { line: u64, text: String },
     #[error("No header key separator found in pair '{pair}' on line number {line}")]
-    NoHeaderKeySeparator { line: u64, pair: String },
+    HeaderKey { line: u64, pair: String },
 }
 
 /// One record, borrowed from its line.
@@ -95,7 +95,7 @@ impl LineFormat {
     }
 
     /// Takes a line apart; `number` counts from 1, for complaints.
-    pub fn parse<'a>(&self, line: &'a [u8], number: u64) -> Result<LineRecord<'a>, InvalidLine> {
+    pub fn parse<'a>(&self, line: &'a [u8], number: u64) -> Result<LineRecord<'a>, MissingSeparator> {
         let mut record = LineRecord::default();
         let mut rest = line;
         if self.parse_headers {
@@ -107,7 +107,7 @@ impl LineFormat {
                 None if self.ignore_error => {}
                 None => {
                     let text = lossy(line).into_owned();
-                    return Err(InvalidLine::NoHeadersDelimiter { line: number, text });
+                    return Err(MissingSeparator::Headers { line: number, text });
                 }
             }
         }
@@ -120,7 +120,7 @@ impl LineFormat {
                 None if self.ignore_error => {}
                 None => {
                     let text = lossy(line).into_owned();
-                    return Err(InvalidLine::NoKeySeparator { line: number, text });
+                    return Err(MissingSeparator::Key { line: number, text });
                 }
             }
         }
@@ -128,7 +128,7 @@ impl LineFormat {
         Ok(record)
     }
 
-    fn headers<'a>(&self, text: &'a [u8], line: u64) -> Result<Vec<RecordHeader<'a>>, InvalidLine> {
+    fn headers<'a>(&self, text: &'a [u8], line: u64) -> Result<Vec<RecordHeader<'a>>, MissingSeparator> {
         if self.unless_null(text).is_none() {
             return Ok(Vec::new());
         }
@@ -144,7 +144,7 @@ impl LineFormat {
                 Some((key, value)) => (key, self.unless_null(value)),
                 None if self.ignore_error => (pair, None),
                 None => {
-                    return Err(InvalidLine::NoHeaderKeySeparator { line, pair: lossy(pair).into_owned() });
+                    return Err(MissingSeparator::HeaderKey { line, pair: lossy(pair).into_owned() });
                 }
             };
             headers.push(RecordHeader { key, value });
@@ -267,8 +267,8 @@ mod tests {
         let error = format(&[("parse.key", "true")]).parse(b"oops", 7).unwrap_err();
         assert_eq!(error.to_string(), "No key separator found on line number 7: 'oops'");
         let headers = format(&[("parse.headers", "true")]);
-        assert!(matches!(headers.parse(b"oops", 1), Err(InvalidLine::NoHeadersDelimiter { .. })));
-        assert!(matches!(headers.parse(b"a\tv", 1), Err(InvalidLine::NoHeaderKeySeparator { .. })));
+        assert!(matches!(headers.parse(b"oops", 1), Err(MissingSeparator::Headers { .. })));
+        assert!(matches!(headers.parse(b"a\tv", 1), Err(MissingSeparator::HeaderKey { .. })));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod broker;
 mod client_properties;
+mod cluster;
 mod command_line;
 mod console_consumer;
 mod console_producer;
@@ -12,6 +13,9 @@ mod list_topic;
 mod record_formatter;
 mod servers;
 mod tools;
+mod topic_description;
+mod topic_filter;
+mod topics;
 mod zookeeper;
 mod zookeeper_brokers;
 
@@ -32,6 +36,7 @@ pub const COMMANDS: &[Command] = &[
     zookeeper::COMMAND,
     console_producer::COMMAND,
     console_consumer::COMMAND,
+    topics::COMMAND,
     create_topic::COMMAND,
     list_topic::COMMAND,
 ];
