@@ -144,14 +144,7 @@ impl Purgatory {
             request.release(*place);
         }
     }
-
-    pub fn len(&self) -> usize {
-        self.count.load(Ordering::Acquire)
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
+}
 }
 
 #[cfg(test)]
@@ -226,7 +219,7 @@ mod tests {
         purgatory.leave(&requests[1]);
         purgatory.moved(Moves::LogEnd, 1);
         assert_eq!(requests.each_ref().map(is_woken), [true, false, true]);
-        assert_eq!(purgatory.len(), 2);
+        assert_eq!(purgatory.count.load(Ordering::Acquire), 2);
     }
 
     #[tokio::test]

@@ -27,7 +27,6 @@ pub struct ReplicaOrder {
     pub partition: TopicPartition,
     /// All zeros where the topic has none.
     pub topic_id: Uuid,
-    pub is_new: bool,
     pub order: LeaderAndIsr,
 }
 
@@ -114,6 +113,24 @@ impl LockedLogDirs {
     }
 }
 
+/// One of the checkpoint files of a log dir.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Checkpoint {
+    HighWatermarks,
+    RecoveryPoints,
+    LogStarts,
+}
+
+impl Checkpoint {
+    fn write(self, dir: &LogDirectory<Disk>, offsets: &Offsets) -> Result<(), FileError> {
+        match self {
+            Checkpoint::HighWatermarks => dir.write_high_watermarks(offsets),
+            Checkpoint::RecoveryPoints => dir.write_recovery_points(offsets),
+            Checkpoint::LogStarts => dir.write_log_starts(offsets),
+        }
+    }
+}
+
 /// A log that was found at start, until the controller says what it is to us.
 #[derive(Debug)]
 struct Found {
@@ -134,6 +151,8 @@ pub struct ReplicaManager {
     /// Found at start and not yet claimed by an order.
     found: Mutex<HashMap<TopicPartition, Found>>,
     hosted: RwLock<HashMap<TopicName, BTreeMap<i32, Arc<HostedPartition>>>>,
+    /// What the checkpoints hold, by log dir: an idle broker writes nothing.
+    checkpointed: Mutex<HashMap<(Checkpoint, usize), Offsets>>,
     /// Directories of deleted replicas, to be removed after `file.delete.delay.ms`.
     deleted: Mutex<Vec<(usize, PathBuf, Timestamp)>>,
 }
@@ -159,6 +178,7 @@ impl ReplicaManager {
             dirs: RwLock::new(dirs),
             found: Mutex::default(),
             hosted: RwLock::default(),
+            checkpointed: Mutex::default(),
             deleted: Mutex::default(),
         };
         for (log_dir, contents) in contents.iter().enumerate() {
@@ -423,7 +443,7 @@ impl ReplicaManager {
         let hosted = self.all();
         let high_watermark = |hosted: &HostedPartition| Some(hosted.watermarks().ok()?.high_watermark);
         let found = |found: &Found| Some(found.high_watermark);
-        self.checkpoint(&hosted, high_watermark, found, LogDirectory::write_high_watermarks);
+        self.checkpoint(Checkpoint::HighWatermarks, &hosted, high_watermark, found);
     }
 
     /// Writes how far each log is known to be on disk, and where each begins.
@@ -431,19 +451,19 @@ impl ReplicaManager {
         let hosted = self.all();
         let recovery_point = |hosted: &HostedPartition| hosted.recovery_point().ok();
         let found = |found: &Found| Some(found.log.recovery_point());
-        self.checkpoint(&hosted, recovery_point, found, LogDirectory::write_recovery_points);
+        self.checkpoint(Checkpoint::RecoveryPoints, &hosted, recovery_point, found);
         let after_zero = |start: Offset| (start > Offset::ZERO).then_some(start);
         let log_start = |hosted: &HostedPartition| after_zero(hosted.watermarks().ok()?.log_start);
         let found = |found: &Found| after_zero(found.log.log_start_offset());
-        self.checkpoint(&hosted, log_start, found, LogDirectory::write_log_starts);
+        self.checkpoint(Checkpoint::LogStarts, &hosted, log_start, found);
     }
 
     fn checkpoint(
         &self,
+        checkpoint: Checkpoint,
         hosted: &[Arc<HostedPartition>],
         offset: impl Fn(&HostedPartition) -> Option<Offset>,
         found_offset: impl Fn(&Found) -> Option<Offset>,
-        write: impl Fn(&LogDirectory<Disk>, &Offsets) -> Result<(), FileError>,
     ) {
         let dirs = self.dirs.read();
         let mut offsets: Vec<Offsets> = vec![Offsets::default(); dirs.len()];
@@ -457,9 +477,18 @@ impl ReplicaManager {
                 offsets[found.log_dir].insert(partition.clone(), offset);
             }
         }
-        for (dir, offsets) in dirs.iter().zip(&offsets) {
-            if let Err(error) = write(dir, offsets) {
-                tracing::error!(dir = %dir.path().display(), %error, "cannot write a checkpoint");
+        // Held while writing, so that of two writers the later one's file is the one that stays.
+        let mut checkpointed = self.checkpointed.lock();
+        for (log_dir, (dir, offsets)) in dirs.iter().zip(offsets).enumerate() {
+            if checkpointed.get(&(checkpoint, log_dir)) == Some(&offsets) {
+                continue;
+            }
+            match checkpoint.write(dir, &offsets) {
+                Ok(()) => drop(checkpointed.insert((checkpoint, log_dir), offsets)),
+                Err(error) => {
+                    checkpointed.remove(&(checkpoint, log_dir));
+                    tracing::error!(dir = %dir.path().display(), %error, "cannot write a checkpoint");
+                }
             }
         }
     }

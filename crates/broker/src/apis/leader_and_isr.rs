@@ -44,14 +44,14 @@ pub async fn apply(
     load_new_topics(broker, request).await;
     let mut response = LeaderAndIsrResponse::default();
     for state in &request.ungrouped_partition_states {
-        let partition_error = follow(broker, version, &state.topic_name, Uuid::ZERO, state);
+        let partition_error = follow(broker, &state.topic_name, Uuid::ZERO, state);
         response
             .partition_errors
             .push(LeaderAndIsrPartitionError { topic_name: state.topic_name.clone(), ..partition_error });
     }
     for topic in &request.topic_states {
         let errors = topic.partition_states.iter().map(|state| {
-            let partition_error = follow(broker, version, &topic.topic_name, topic.topic_id, state);
+            let partition_error = follow(broker, &topic.topic_name, topic.topic_id, state);
             LeaderAndIsrPartitionError { topic_name: topic.topic_name.clone(), ..partition_error }
         });
         if version >= 5 {
@@ -87,7 +87,6 @@ async fn load_new_topics(broker: &Broker, request: &LeaderAndIsrRequest) {
 
 fn follow(
     broker: &Arc<Broker>,
-    version: i16,
     topic: &str,
     topic_id: Uuid,
     state: &LeaderAndIsrPartitionState,
@@ -97,8 +96,6 @@ fn follow(
         let order = ReplicaOrder {
             partition: TopicPartition::new(topic, state.partition_index),
             topic_id,
-            // Before v1 nothing said whether a replica was new, so every order may create one.
-            is_new: state.is_new || version == 0,
             order: LeaderAndIsr {
                 controller_epoch: ControllerEpoch(state.controller_epoch),
                 leader: BrokerId(state.leader),
