@@ -564,6 +564,10 @@ impl<F: Files> Recovery<'_, F> {
             self.log.producers = producers.clone();
             self.log.take_producer_snapshot(first)?;
         }
+        if before.is_none() {
+            // The batches know better: entries for records that a crash has lost would hide the epochs of those that replaced them.
+            self.log.epochs.truncate_from_end(first);
+        }
         let bases: Vec<_> = match before {
             Some(before) => self.log.segments.range(first..before).map(|(base, _)| *base).collect(),
             None => self.log.segments.range(first..).map(|(base, _)| *base).collect(),

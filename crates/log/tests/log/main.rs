@@ -2,6 +2,7 @@
 
 mod append_and_read;
 mod flush;
+mod kafka;
 mod log_directory;
 mod lookup;
 mod property;
