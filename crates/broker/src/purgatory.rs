@@ -145,7 +145,6 @@ impl Purgatory {
         }
     }
 }
-}
 
 #[cfg(test)]
 mod tests {
