@@ -6,9 +6,9 @@ use ottla_zookeeper_server::{Config, Server};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
+    tracing_subscriber::fmt().with_max_level(tracing::Level::INFO).init();
     let path = std::env::args().nth(1).ok_or("usage: serve <zookeeper.properties>")?;
     let server = Server::bind(Config::parse(&std::fs::read(path)?)?).await?;
-    println!("listening on {}", server.local_addr());
     server
         .run(async {
             // Without a handler for Ctrl-C the process is simply killed, which the log is made for.

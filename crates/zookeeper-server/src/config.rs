@@ -55,7 +55,7 @@ const FRAME_BYTES_MAX: usize = 0xf_ffff;
 const CLIENT_PORT: u16 = 2181;
 
 /// Keys that only an ensemble has a use for; one that is set means that somebody expects one.
-const ENSEMBLE_KEYS: [&str; 3] = ["server.", "group.", "weight."];
+const ENSEMBLE_KEYS: [&str; 5] = ["server.", "group.", "weight.", "quorum", "dynamicConfigFile"];
 /// Settings of an ensemble or of Apache's implementation that a single server can pass over without harm.
 const IGNORED_KEYS: [&str; 16] = [
     "initLimit",

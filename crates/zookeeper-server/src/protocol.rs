@@ -709,3 +709,26 @@ impl WatchEvent {
         writer.string(&self.path);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_request_or_refused(operation in -12..110_i32, bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _whichever = Request::read(operation, Reader::new(&bytes));
+            let _whichever = ConnectRequest::read(&bytes);
+        }
+
+        /// Small numbers make lengths and counts plausible, so that reading gets further than with any bytes.
+        #[test]
+        fn plausible_bytes_are_a_request_or_refused(operation in -12..110_i32, bytes in prop::collection::vec(0..3_u8, 0..200)) {
+            if let Ok(Request::Multi(ops)) = Request::read(operation, Reader::new(&bytes)) {
+                prop_assert!(ops.len() <= bytes.len() / 9, "each operation has a header of 9 bytes");
+            }
+        }
+    }
+}
