@@ -28,8 +28,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let placement = Placement::Counts { partitions: Some(3), replication_factor: Some(1) };
     let new = NewTopic { name: topic.clone(), placement, configs: Vec::new() };
-    for (topic, outcome) in Admin::new(client.clone()).create_topics(&[new], false).await? {
-        println!("create {topic}: {outcome:?}");
+    match Admin::new(client.clone()).create_topics(&[new], false).await {
+        Ok(outcomes) => println!("create: {outcomes:?}"),
+        Err(error) => println!("create: {error}"),
     }
 
     let started = Instant::now();

@@ -328,7 +328,11 @@ impl Client {
         loop {
             let metadata = self.metadata();
             let attempt = async {
-                let controller = metadata.controller.ok_or(ClientError::NoController)?;
+                let Some(controller) = metadata.controller else {
+                    // An old broker does not tell who it is, and would not understand the request either.
+                    self.any_broker().await?.version_of::<R>(i16::MAX)?;
+                    return Err(ClientError::NoController);
+                };
                 let connection = self.broker(controller).await?;
                 let version = connection.version_of::<R>(i16::MAX)?;
                 Ok::<_, ClientError>(connection.submit(&request(version), version).await?.wait().await?)
