@@ -1,3 +1,5 @@
+//! Why records cannot be read.
+
 use ottla_model::{Offset, TopicPartition};
 use ottla_protocol::records::{CorruptBatch, RecordError};
 

@@ -1,3 +1,5 @@
+//! Why a record was not delivered.
+
 use std::sync::Arc;
 use std::time::Duration;
 
