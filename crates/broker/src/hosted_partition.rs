@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use ottla_files::Disk;
 use ottla_log::{
-    AbortedTransaction, AppendError, EpochEnd, FoundTimestamp, Log, LogConfig, ReadError, Region,
-    StorageError,
+    AbortedTransaction, AppendError, DoomedFiles, EpochEnd, FoundTimestamp, Log, LogConfig, ReadError,
+    Region, Retention, StorageError,
 };
 use ottla_model::{BrokerId, LeaderEpoch, Offset, PartitionEpoch, Timestamp, TopicPartition, Uuid};
 use ottla_protocol::ErrorCode;
@@ -181,6 +181,7 @@ pub struct PartitionRules {
     pub records: TopicRules,
     /// `message.downconversion.enable`.
     pub allows_down_conversion: bool,
+    pub retention: Retention,
 }
 
 /// One replica of one partition on this broker.
@@ -300,8 +301,30 @@ impl HostedPartition {
         if is_transactional(records) {
             return Err(AppendFailure::Transactional);
         }
+        self.append(records, AppendOrigin::Client, acks, now)
+    }
+
+    /// Appends the records of a coordinator that keeps its state in this partition. With acks=all they count once
+    /// [`HostedPartition::committed`] says so.
+    pub fn append_as_coordinator(
+        &self,
+        records: &Bytes,
+        acks: RequiredAcks,
+        now: Timestamp,
+    ) -> Result<Appended, AppendFailure> {
+        self.state()?.replica.check_append(acks == RequiredAcks::All)?;
+        self.append(records, AppendOrigin::Coordinator, acks, now)
+    }
+
+    fn append(
+        &self,
+        records: &Bytes,
+        origin: AppendOrigin,
+        acks: RequiredAcks,
+        now: Timestamp,
+    ) -> Result<Appended, AppendFailure> {
         let rules = self.rules.read().records;
-        let Some(validated) = validate(records, AppendOrigin::Client, &rules, now)? else {
+        let Some(validated) = validate(records, origin, &rules, now)? else {
             return Ok(self.nothing_appended()?);
         };
         let bytes = validated.length() as i64;
@@ -311,7 +334,7 @@ impl HostedPartition {
         // Leadership may have gone while the records were being checked.
         state.replica.check_append(acks == RequiredAcks::All)?;
         let epoch = state.replica.leader_epoch();
-        let appended = match state.log.append_as_leader(validated, epoch, AppendOrigin::Client, now) {
+        let appended = match state.log.append_as_leader(validated, epoch, origin, now) {
             Ok(appended) => appended,
             Err(error) => {
                 // What is on disk and what is in memory may differ now; a restart makes them agree.
@@ -396,6 +419,25 @@ impl HostedPartition {
         }
         let enough = state.replica.has_enough_replicas();
         Some(if enough { Ok(()) } else { Err(ErrorCode::NotEnoughReplicasAfterAppend) })
+    }
+
+    /// Deletes the segments that retention lets go. Their files are renamed, and stay readable for reads under way; the caller
+    /// removes them after `file.delete.delay.ms`.
+    pub fn delete_old_segments(&self, now: Timestamp) -> Result<DoomedFiles, FlushFailure> {
+        let retention = self.rules.read().retention;
+        let mut state = self.state()?;
+        let high_watermark = state.replica.high_watermark();
+        let count = state.log.deletable_segments(retention, high_watermark, now)?;
+        if count == 0 {
+            return Ok(DoomedFiles::default());
+        }
+        let doomed = state.log.delete_oldest_segments(count, now);
+        if doomed.is_err() {
+            state.offline = true;
+        }
+        let log_start = state.log.log_start_offset();
+        tracing::info!(partition = %self.name, segments = count, %log_start, "old segments deleted");
+        Ok(doomed?)
     }
 
     /// Finds the records that a fetch asks for, without reading them.

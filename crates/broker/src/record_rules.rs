@@ -1,6 +1,6 @@
 //! A topic's configuration as the log and the record checks want it.
 
-use ottla_log::LogConfig;
+use ottla_log::{LogConfig, Retention};
 use ottla_protocol::compression::{Codec, Compression};
 use ottla_protocol::records::validate::{TargetCompression, TopicRules};
 use ottla_protocol::records::{Magic, TimestampType};
@@ -26,7 +26,13 @@ pub fn partition_rules(topic: &TopicConfig, protocol: ProtocolVersion) -> Partit
         compacted: topic.cleanup_policy.compact,
         zstd: protocol >= ProtocolVersion::V2_1_IV0,
     };
-    PartitionRules { records, allows_down_conversion: topic.message_downconversion_enable }
+    // A compacted log forgets records by their keys; age and size count only where `delete` is asked for as well.
+    let retention = if topic.cleanup_policy.delete {
+        Retention { bytes: topic.retention_bytes, ms: topic.retention_ms }
+    } else {
+        Retention::default()
+    };
+    PartitionRules { records, allows_down_conversion: topic.message_downconversion_enable, retention }
 }
 
 fn compression(topic: &TopicConfig) -> TargetCompression {

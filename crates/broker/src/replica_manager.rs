@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use ottla_files::{Disk, FileError};
 use ottla_log::{
-    Contents, DirectoryState, Log, LogDirectory, LogDirectoryError, MetaProperties, MetaPropertiesError,
-    Offsets, Opening, StorageError, TopicIdError,
+    Contents, DirectoryState, DoomedFiles, Log, LogDirectory, LogDirectoryError, MetaProperties,
+    MetaPropertiesError, Offsets, Opening, StorageError, TopicIdError,
 };
 use ottla_model::{BrokerId, LeaderEpoch, Offset, Timestamp, TopicName, TopicPartition, Uuid};
 use ottla_protocol::ErrorCode;
@@ -155,6 +155,8 @@ pub struct ReplicaManager {
     checkpointed: Mutex<HashMap<(Checkpoint, usize), Offsets>>,
     /// Directories of deleted replicas, to be removed after `file.delete.delay.ms`.
     deleted: Mutex<Vec<(usize, PathBuf, Timestamp)>>,
+    /// Files of deleted segments, likewise.
+    doomed: Mutex<Vec<(DoomedFiles, Timestamp)>>,
 }
 
 impl ReplicaManager {
@@ -180,6 +182,7 @@ impl ReplicaManager {
             hosted: RwLock::default(),
             checkpointed: Mutex::default(),
             deleted: Mutex::default(),
+            doomed: Mutex::default(),
         };
         for (log_dir, contents) in contents.iter().enumerate() {
             manager.load(log_dir, contents, now)?;
@@ -413,8 +416,39 @@ impl ReplicaManager {
         Ok(())
     }
 
-    /// Removes the directories of deleted replicas whose delay is over.
+    /// Deletes the segments that retention lets go, of all logs.
+    pub fn delete_old_segments(&self, now: Timestamp) {
+        for hosted in self.all() {
+            match hosted.delete_old_segments(now) {
+                Ok(doomed) if doomed.is_empty() => {}
+                Ok(doomed) => {
+                    let delay = self.topic_configs.resolved(&hosted.name().topic).file_delete_delay_ms;
+                    self.doomed.lock().push((doomed, Timestamp(now.0.saturating_add(delay))));
+                }
+                Err(error) => {
+                    tracing::error!(partition = %hosted.name(), %error, "old segments not deleted");
+                }
+            }
+        }
+    }
+
+    fn remove_doomed(&self, now: Timestamp) {
+        let due: Vec<(DoomedFiles, Timestamp)> = {
+            let mut doomed = self.doomed.lock();
+            let (due, later) = doomed.drain(..).partition(|(_, at)| *at <= now);
+            *doomed = later;
+            due
+        };
+        for (files, _) in due {
+            if let Err(error) = files.remove(&Disk) {
+                tracing::error!(%error, "cannot remove the files of a deleted segment");
+            }
+        }
+    }
+
+    /// Removes what was deleted, replicas and segments, once its delay is over.
     pub fn remove_deleted(&self, now: Timestamp) {
+        self.remove_doomed(now);
         let due: Vec<(usize, PathBuf, Timestamp)> = {
             let mut deleted = self.deleted.lock();
             let (due, later) = deleted.drain(..).partition(|(_, _, at)| *at <= now);

@@ -24,6 +24,7 @@ mod partition_metadata;
 mod producer_state;
 mod read;
 mod recovery;
+mod retention;
 mod segment;
 mod storage_error;
 mod time_index;
@@ -48,6 +49,7 @@ pub use producer_state::{
     BATCHES_REMEMBERED, BatchMetadata, DamagedSnapshot, ProducerEntry, ProducerError, ProducerStates,
 };
 pub use read::{Read, ReadError, ReadPlan, Region};
+pub use retention::Retention;
 pub use recovery::{Damage, Finding, Opening, Recovered};
 pub use storage_error::StorageError;
 pub use transaction_index::AbortedTransaction;
