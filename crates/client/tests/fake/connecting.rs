@@ -119,6 +119,12 @@ async fn who_is_no_broker_is_named() {
         ("sshd", Era::Says(b"SSH-2.0-OpenSSH_9.2\r\n"), Stranger::Ssh),
         ("noise", Era::Says(&[0xff; 64]), Stranger::Unknown),
         ("a frame that answers nothing", Era::Says(&[0, 0, 0, 4, 1, 2, 3, 4]), Stranger::Unknown),
+        ("ZooKeeper", Era::ZooKeeper("Zookeeper version: 3.8.4\n"), Stranger::ZooKeeper),
+        (
+            "ZooKeeper that keeps its operators short",
+            Era::ZooKeeper("srvr is not executed because it is not in the whitelist.\n"),
+            Stranger::ZooKeeper,
+        ),
         ("whoever hangs up on everything", Era::Deaf, Stranger::Mute),
     ] {
         let cluster = Cluster::start(1, 1).await;
