@@ -18,6 +18,7 @@ mod topic_filter;
 mod topics;
 mod zookeeper;
 mod zookeeper_brokers;
+mod zookeeper_shell;
 
 use std::process::ExitCode;
 
@@ -39,6 +40,7 @@ pub const COMMANDS: &[Command] = &[
     topics::COMMAND,
     create_topic::COMMAND,
     list_topic::COMMAND,
+    zookeeper_shell::COMMAND,
 ];
 
 /// What clap has to say about the arguments. Help and versions go to standard output and succeed; complaints go to standard

@@ -22,8 +22,13 @@ pub fn run(tool: impl Future<Output = Result<ExitCode, Failure>>) -> ExitCode {
 
 /// Shows results on standard output. A reader that has seen enough (`| head -1`) is not a failure.
 pub fn print(text: &str) -> io::Result<()> {
+    print_bytes(text.as_bytes())
+}
+
+/// As [`print`], for what need not be text.
+pub fn print_bytes(bytes: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match out.write_all(bytes).and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written,
     }

@@ -64,6 +64,31 @@ pub async fn connect(connect: &str) -> Result<KafkaZkClient, NoZooKeeper> {
     Ok(KafkaZkClient::new(Arc::new(store), IN_FLIGHT_MAX))
 }
 
+/// The client itself, for what Kafka's own znodes do not need. `opening` tries once.
+pub async fn open<T, F>(connect: &str, opening: impl Fn() -> F) -> Result<T, NoZooKeeper>
+where
+    F: Future<Output = Result<T, zookeeper_client::Error>>,
+{
+    use zookeeper_client::Error;
+    let trying = async {
+        loop {
+            match opening().await {
+                Err(Error::Timeout | Error::ConnectionLoss | Error::NoHosts) => {}
+                answer => return answer,
+            }
+        }
+    };
+    tokio::select! {
+        opened = trying => opened.map_err(|error| {
+            NoZooKeeper::Address { connect: connect.to_owned(), detail: error.to_string() }
+        }),
+        wrong = something_else(connect) => Err(wrong),
+        () = tokio::time::sleep(PATIENCE) => {
+            Err(NoZooKeeper::NotThere { connect: connect.to_owned(), findings: diagnose(connect).await })
+        }
+    }
+}
+
 /// Resolves if what answers at the addresses is something other than ZooKeeper.
 async fn something_else(connect: &str) -> NoZooKeeper {
     tokio::time::sleep(PROMPT).await;
