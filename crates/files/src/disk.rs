@@ -39,7 +39,7 @@ pub struct DiskMap {
 #[derive(Debug)]
 pub struct DiskLock {
     path: PathBuf,
-    _file: fs::File,
+    file: Option<fs::File>,
 }
 
 /// Attaches verb and path to a system error.
@@ -125,20 +125,25 @@ impl Files for Disk {
     }
 
     fn lock(&self, path: &Path) -> Result<DiskLock> {
-        let file = fs::OpenOptions::new()
+        // A JVM takes the lock of POSIX, so that is the one to take. It belongs to a process: within this one it excludes nobody,
+        // and closing any descriptor of the file lets go of it. So the set keeps brokers of one process apart, and nobody even
+        // opens a file whose lock is held.
+        let directory = path.parent().unwrap_or(Path::new("."));
+        let key = fs::canonicalize(directory)
+            .map_err(at("resolve", directory))?
+            .join(path.file_name().unwrap_or_default());
+        let mut held = LOCKED_HERE.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.contains(&key) {
+            return Err(FileError::new("lock", path, io::ErrorKind::WouldBlock.into()));
+        }
+        let mut options = fs::OpenOptions::new();
+        let file = options
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
             .open(path)
             .map_err(at("open", path))?;
-        // A JVM takes the lock of POSIX, which belongs to a process: within this one it would exclude nobody, and
-        // closing any descriptor of the file would let go of it. The set keeps brokers of one process apart.
-        let key = fs::canonicalize(path).map_err(at("resolve", path))?;
-        let mut held = LOCKED_HERE.lock().unwrap_or_else(PoisonError::into_inner);
-        if held.contains(&key) {
-            return Err(FileError::new("lock", path, io::ErrorKind::WouldBlock.into()));
-        }
         rustix::fs::fcntl_lock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)
             .map_err(|errno| match errno {
                 // POSIX lets a system say EACCES where Linux says EAGAIN.
@@ -147,7 +152,7 @@ impl Files for Disk {
             })
             .map_err(at("lock", path))?;
         held.insert(key.clone());
-        Ok(DiskLock { path: key, _file: file })
+        Ok(DiskLock { path: key, file: Some(file) })
     }
 }
 
@@ -156,7 +161,10 @@ static LOCKED_HERE: LazyLock<Mutex<HashSet<PathBuf>>> = LazyLock::new(Mutex::def
 
 impl Drop for DiskLock {
     fn drop(&mut self) {
-        LOCKED_HERE.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.path);
+        let mut held = LOCKED_HERE.lock().unwrap_or_else(PoisonError::into_inner);
+        // Closed first: the next one here must not have opened the file yet when this lets go of its lock.
+        self.file = None;
+        held.remove(&self.path);
     }
 }
 

@@ -16,7 +16,12 @@ use crate::storage_error::StorageError;
 #[derive(Debug)]
 pub struct Flush<F: Files> {
     files: F,
-    segments: Vec<Arc<Segment<F>>>,
+    /// From the one that holds the recovery point on.
+    closed: Vec<Arc<Segment<F>>>,
+    active: Arc<Segment<F>>,
+    /// Whether the active segment's indexes are synced too. Before it is closed nobody needs that: recovery writes the
+    /// indexes of the recovery point's segment anew, so an fsync per append is one file's, not three.
+    indexes: bool,
     small_files: Vec<PathBuf>,
     /// Those in which names came or went.
     directories: Vec<PathBuf>,
@@ -29,6 +34,7 @@ pub struct Flush<F: Files> {
 #[must_use]
 pub struct Flushed {
     end_offset: Offset,
+    active_base: Offset,
     truncations: u64,
     name_changes: u64,
     leader_epochs: u64,
@@ -44,8 +50,13 @@ impl<F: Files> Flush<F> {
     /// Syncs. A failure must not be tried again: the system may have dropped what it could not write, and would
     /// report success the next time.
     pub fn run(self) -> Result<Flushed, StorageError> {
-        for segment in &self.segments {
+        for segment in &self.closed {
             segment.sync()?;
+        }
+        if self.indexes {
+            self.active.sync()?;
+        } else {
+            self.active.log()?.sync()?;
         }
         for path in &self.small_files {
             match self.files.open(path, Open::Write) {
@@ -74,7 +85,8 @@ impl<F: Files> Log<F> {
     pub fn begin_flush(&self) -> Flush<F> {
         let first =
             self.segments.range(..=self.recovery_point).next_back().map_or(Offset::ZERO, |(base, _)| *base);
-        let segments: Vec<_> = self.segments.range(first..).map(|(_, segment)| segment.clone()).collect();
+        let active = self.active_segment().clone();
+        let closed = self.segments.range(first..active.base()).map(|(_, segment)| segment.clone()).collect();
         let snapshots = self.snapshots.range(self.recovery_point..);
         let mut small_files: Vec<_> = snapshots.map(|offset| self.snapshot_path(*offset)).collect();
         if self.topic_id_unsynced {
@@ -89,17 +101,20 @@ impl<F: Files> Log<F> {
         }
         Flush {
             files: self.files.clone(),
+            closed,
+            indexes: false,
             small_files,
             directories,
             leader_epochs: self.epochs.is_changed().then(|| (self.leader_epoch_path(), self.epochs.text())),
             flushed: Flushed {
                 end_offset: self.end,
+                active_base: active.base(),
                 truncations: self.truncations,
                 name_changes: self.name_changes,
                 leader_epochs: self.epochs.version(),
                 topic_id: self.topic_id_unsynced,
             },
-            segments,
+            active,
         }
     }
 
@@ -108,7 +123,12 @@ impl<F: Files> Log<F> {
         if flushed.truncations != self.truncations {
             return;
         }
-        self.recovery_point = self.recovery_point.max(flushed.end_offset);
+        let mut reached = flushed.end_offset;
+        if let Some((next_base, _)) = self.segments.range(flushed.active_base.plus(1)..).next() {
+            // The segment was closed meanwhile. The recovery point must not leave it before its indexes are synced too.
+            reached = reached.min(next_base.plus(-1));
+        }
+        self.recovery_point = self.recovery_point.max(reached);
         self.names_synced = flushed.name_changes;
         self.name_unsynced = false;
         self.topic_id_unsynced &= !flushed.topic_id;
@@ -140,8 +160,9 @@ impl<F: Files> Log<F> {
             let active = self.active_segment().clone();
             self.finish_segment(&active)?;
             self.take_producer_snapshot(self.end)?;
-            // Also makes what the trimming changed durable.
-            self.flush(now)?;
+            let flush = Flush { indexes: true, ..self.begin_flush() };
+            let flushed = flush.run()?;
+            self.finish_flush(flushed, now);
         }
         Ok(Closed { recovery_point: self.recovery_point, log_start_offset: self.start })
     }

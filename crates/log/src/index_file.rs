@@ -1,5 +1,6 @@
 //! What offset index and time index share: a mapped file of entries of one size.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -66,7 +67,15 @@ impl<F: Files, const ENTRY: usize> IndexFile<F, ENTRY> {
         let State { entries, map, .. } = &mut *state;
         let map = match map {
             Some(map) => map,
-            none => none.insert(self.files.map(&self.path, None)?),
+            none => match self.files.map(&self.path, None) {
+                Ok(map) => none.insert(map),
+                // A process has a limited number of mappings (`vm.max_map_count`); without one it is slower, no more.
+                Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
+                    let content = self.files.read(&self.path, (*entries * ENTRY) as u64)?;
+                    return Ok(look(content.as_chunks().0));
+                }
+                Err(error) => return Err(error),
+            },
         };
         // The file may have become shorter than it was when its length was asked.
         *entries = (*entries).min(map.content().len() / ENTRY);

@@ -49,8 +49,8 @@ pub use producer_state::{
     BATCHES_REMEMBERED, BatchMetadata, DamagedSnapshot, ProducerEntry, ProducerError, ProducerStates,
 };
 pub use read::{Read, ReadError, ReadPlan, Region};
-pub use retention::Retention;
 pub use recovery::{Damage, Finding, Opening, Recovered};
+pub use retention::Retention;
 pub use storage_error::StorageError;
 pub use transaction_index::AbortedTransaction;
 pub use truncate::DoomedFiles;

@@ -483,16 +483,7 @@ impl<F: Files> Recovery<'_, F> {
     fn load(&mut self) -> Result<(), StorageError> {
         let opening = self.opening;
         let suspects = self.suspects()?;
-        let recovery_segment = match opening.clean {
-            true => None,
-            false => self.log.segments.range(..=opening.recovery_point).next_back().map(|(base, _)| *base),
-        };
-        // An unclean log whose first segment begins above its recovery point is scanned whole.
-        let from = match (opening.clean, recovery_segment) {
-            (true, _) => None,
-            (false, Some(base)) => Some(base),
-            (false, None) => self.log.segments.keys().next().copied(),
-        };
+        let from = if opening.clean { None } else { Some(self.first_unflushed(opening.recovery_point)) };
         for base in &suspects {
             // Cutting an earlier one may have dropped it.
             if let Some(segment) = self.log.segments.get(base)
@@ -509,12 +500,22 @@ impl<F: Files> Recovery<'_, F> {
         }
         let log = &mut *self.log;
         let scanned = self.recovered.segments_scanned > 0;
-        log.recovery_point = match opening.clean && !scanned {
-            true => log.end,
-            false => opening.recovery_point.min(log.end).min(suspects.first().copied().unwrap_or(log.end)),
-        };
         log.written |= scanned;
+        log.recovery_point = if opening.clean && !scanned {
+            log.end
+        } else {
+            // What was written anew is not synced yet.
+            let first_rewritten = suspects.first().copied().unwrap_or(log.end);
+            opening.recovery_point.min(log.end).min(first_rewritten)
+        };
         Ok(())
+    }
+
+    /// The segment that holds the recovery point, or the first one if that lies before all.
+    fn first_unflushed(&self, recovery_point: Offset) -> Offset {
+        let mut bases = self.log.segments.range(..=recovery_point).map(|(base, _)| *base);
+        let first = self.log.segments.first_key_value().expect("the caller has looked").0;
+        bases.next_back().unwrap_or(*first)
     }
 
     /// Segments whose indexes cannot be right, as far as their ends show.
@@ -524,7 +525,7 @@ impl<F: Files> Recovery<'_, F> {
         for segment in self.log.segments.values() {
             let sane = segment.has_offset_index()
                 && segment.transaction_index.is_sane(segment.base())?
-                // Looking at each index would cost every start a read per segment; only the last one is needed now.
+                // Looking into each index would cost every start a read per segment; only the last one is needed now.
                 && (segment.base() != last || segment.offset_index_fits()?);
             if !sane {
                 suspects.insert(segment.base());

@@ -115,7 +115,9 @@ impl<F: Files> Log<F> {
         self.start = self.start.min(end);
         self.recovery_point = self.recovery_point.min(end);
         self.epochs.truncate_from_end(end);
-        self.rebuild_producers(now)?;
+        for finding in self.rebuild_producers(now)? {
+            tracing::warn!(log = %self.directory.display(), "{finding}");
+        }
         // At once, not with the next flush: epochs that the file still knows would hide those that replace them from recovery.
         self.files.replace(&self.leader_epoch_path(), self.epochs.text().as_bytes())?;
         self.epochs.written(self.epochs.version());

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 
 use ottla_files::{Fault, HostileDisk};
-use ottla_log::{AppendError, Log, LogConfig};
+use ottla_log::{AppendError, Log, LogConfig, Opening};
 use ottla_model::{LeaderEpoch, Offset, ProducerId, Timestamp};
 use ottla_protocol::ErrorCode;
 use ottla_protocol::records::validate::AppendOrigin;
@@ -32,6 +32,51 @@ fn what_is_flushed_survives_a_crash() {
         assert_eq!(records.len() as i64, log.log_end_offset().0, "seed {seed}: no hole");
         let last = log.producers().get(ProducerId(4000)).unwrap().last_batch().unwrap().last_sequence;
         assert_eq!(i64::from(last) + 1, log.log_end_offset().0, "seed {seed}");
+    }
+}
+
+#[test]
+fn what_rolling_writes_behind_the_recovery_point_survives_a_crash() {
+    for (seed, rolled_during_the_flush) in (0..30).flat_map(|seed| [(seed, false), (seed, true)]) {
+        let disk = hostile(seed);
+        let mut log = open(disk.clone(), &hostile_partition(), small(), clean()).0;
+        append(&mut log, batch(&[250]));
+        // A week later by its timestamp, so the segment of the first record is closed.
+        let flushed = log.begin_flush().run().unwrap();
+        if rolled_during_the_flush {
+            assert!(append(&mut log, batch(&[NOW.0])).rolled);
+            log.finish_flush(flushed, NOW);
+        } else {
+            log.finish_flush(flushed, NOW);
+            assert!(append(&mut log, batch(&[NOW.0])).rolled);
+        }
+        let recovery_point = log.close(NOW).unwrap().recovery_point;
+        disk.crash();
+        let opening = Opening { recovery_point, ..clean() };
+        let log = open(disk, &hostile_partition(), small(), opening).0;
+        let found = log.plan_timestamp_lookup().first_from(Timestamp(250), 1 << 20).unwrap();
+        assert_eq!(found.unwrap().offset, Offset(0), "seed {seed}: the end of its time index is there");
+    }
+}
+
+#[test]
+fn what_deleted_records_told_of_producers_survives_a_crash() {
+    for seed in 0..50 {
+        let disk = hostile(seed);
+        let mut log = open(disk.clone(), &hostile_partition(), small(), clean()).0;
+        append(&mut log, produced(4000, 0, 0, 1));
+        for i in 0..60 {
+            append(&mut log, batch(&[i]));
+        }
+        log.delete_oldest_segments(1, NOW).unwrap().remove(&disk).unwrap();
+        let start = log.log_start_offset();
+        drop(log);
+        disk.crash();
+        let opening = Opening { log_start_offset: start, ..unclean(0) };
+        let log = open(disk, &hostile_partition(), small(), opening).0;
+        if log.log_end_offset() > start {
+            assert!(log.producers().get(ProducerId(4000)).is_some(), "seed {seed}");
+        }
     }
 }
 

@@ -201,7 +201,8 @@ fn a_damaged_end_is_noticed_in_spite_of_a_clean_close() {
 #[test]
 fn missing_and_senseless_indexes_are_rebuilt() {
     let index = "00000000000000000003.index";
-    let spoil: [(&str, fn(&HostileDisk, &str)); 4] = [
+    type Spoil = fn(&HostileDisk, &str);
+    let spoil: [(&str, Spoil); 4] = [
         ("missing", |disk, name| disk.remove_file(&path(name)).unwrap()),
         ("left at full size, all zeros", |disk, name| overwrite(disk, name, &[0; 240])),
         ("pointing behind the log", |disk, name| overwrite(disk, name, &[0, 0, 0, 1, 0, 0, 99, 0])),
@@ -398,6 +399,34 @@ fn damaged_leader_epochs_are_read_from_the_batches() {
         assert!(matches!(recovered.findings[..], [Finding::LeaderEpochsDamaged { .. }]), "{recovered:?}");
         assert_eq!(log.leader_epochs().entries(), epochs);
     }
+}
+
+#[test]
+fn epochs_of_records_that_a_crash_has_lost_are_forgotten() {
+    let disk = hostile(0);
+    let mut log = reopen(&disk, clean()).0;
+    let in_epoch = |log: &mut Log<HostileDisk>, epoch| {
+        let records = valid(batch(&[1]));
+        log.append_as_leader(records, LeaderEpoch(epoch), AppendOrigin::Client, NOW).unwrap();
+    };
+    in_epoch(&mut log, 0);
+    log.flush(NOW).unwrap();
+    // The checkpoint, written by a cut, knows an epoch whose record goes down with the machine.
+    in_epoch(&mut log, 0);
+    in_epoch(&mut log, 5);
+    in_epoch(&mut log, 5);
+    log.truncate_to(Offset(3), NOW).unwrap();
+    drop(log);
+    let lost = content(&disk, "00000000000000000000.log");
+    overwrite(&disk, "00000000000000000000.log", &lost[..BATCH]);
+    let mut log = reopen(&disk, unclean(1)).0;
+    assert_eq!(log.log_end_offset(), Offset(1));
+    in_epoch(&mut log, 5);
+    drop(log);
+    disk.kill();
+    let (log, _) = reopen(&disk, unclean(1));
+    let epochs: Vec<_> = log.leader_epochs().entries().iter().map(|e| (e.epoch.0, e.start.0)).collect();
+    assert_eq!(epochs, [(0, 0), (5, 1)], "not from 2, where the lost record was");
 }
 
 #[test]
