@@ -300,9 +300,12 @@ impl Fetcher {
                 hosted.append_as_follower(&sent, now).map(|()| false)
             }
             Some(ErrorCode::OffsetOutOfRange) => self.out_of_range(connection, asked).await?,
-            // This broker is behind: the order that brings it up to date also begins the fetching anew.
             Some(ErrorCode::FencedLeaderEpoch) => {
-                self.following.partitions.lock().remove(hosted.name());
+                // Either the leader got its order first, and ours is on its way, or we have had it while this fetch waited.
+                let current = hosted.current_leader().map(|(_, epoch)| epoch);
+                if current == Some(position.leader_epoch) {
+                    self.delay(hosted.name());
+                }
                 return Ok(());
             }
             code => {
