@@ -15,6 +15,9 @@ use commands::COMMANDS;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    // The allocator's arenas sit in huge pages where the system gives them, and an idle broker then holds 10 MB for 2 MB in
+    // use. A system that cannot be asked for small pages is no reason not to run.
+    let _ = rustix::thread::disable_transparent_huge_pages(true);
     let mut arguments: Vec<String> =
         std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
     let called_as = arguments.first().map_or("", String::as_str);
