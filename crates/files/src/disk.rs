@@ -125,9 +125,9 @@ impl Files for Disk {
     }
 
     fn lock(&self, path: &Path) -> Result<DiskLock> {
-        // A JVM takes the lock of POSIX, so that is the one to take. It belongs to a process: within this one it excludes nobody,
-        // and closing any descriptor of the file lets go of it. So the set keeps brokers of one process apart, and nobody even
-        // opens a file whose lock is held.
+        // A JVM takes the lock of POSIX, so that is the one to take. It belongs to a process: within this one
+        // it excludes nobody, and closing any descriptor of the file lets go of it. So the set keeps brokers
+        // of one process apart, and nobody even opens a file whose lock is held.
         let directory = path.parent().unwrap_or(Path::new("."));
         let key = fs::canonicalize(directory)
             .map_err(at("resolve", directory))?
@@ -254,9 +254,10 @@ fn slices_in_one_write(slices: &[IoSlice<'_>]) -> usize {
 }
 
 fn map(file: &fs::File) -> io::Result<MmapMut> {
-    // SAFETY: the mapping is only sound while nobody shortens the file. The data directory is locked against other
-    // brokers, and in this one the length changes through `DiskMap::resize`, which holds the map exclusively. An operator who
-    // truncates index files under a running broker gets SIGBUS, as with any program that maps files.
+    // SAFETY: the mapping is only sound while nobody shortens the file. The data directory is locked against
+    // other brokers, and in this one the length changes through `DiskMap::resize`, which holds the map
+    // exclusively. An operator who truncates index files under a running broker gets SIGBUS, as with any
+    // program that maps files.
     unsafe { MmapMut::map_mut(file) }
 }
 

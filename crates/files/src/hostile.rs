@@ -46,7 +46,8 @@ pub struct Fault {
     pub after: u32,
     /// How many calls fail, one after the other.
     pub count: u32,
-    /// What the failing call reports, such as [`io::ErrorKind::StorageFull`]. A write that fails may have written a part.
+    /// What the failing call reports, such as [`io::ErrorKind::StorageFull`]. A write that fails may have
+    /// written a part.
     pub kind: io::ErrorKind,
 }
 

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 pub use disk::{Disk, DiskFile, DiskLock, DiskMap};
 pub use hostile::{Fault, HostileDisk, HostileFile, HostileLock, HostileMap};
 
-/// The most bytes that one `pwritev` is given. Larger writes go out in several, so that one big request does not
-/// hold the inode lock against the readers of the same file for long.
+/// The most bytes that one `pwritev` is given. Larger writes go out in several, so that one big request does
+/// not hold the inode lock against the readers of the same file for long.
 pub const WRITE_BYTES_MAX: usize = 256 * 1024;
 
 /// A call to the disk that failed: what was tried on which path, and what the system said.
@@ -73,8 +73,8 @@ pub struct Entry {
 
 /// A disk. Cheap to clone: clones speak to the same disk.
 ///
-/// A name (made, renamed or removed) survives a crash only after [`sync_directory`](Files::sync_directory) on the
-/// directory that holds it, and a file's bytes only after [`File::sync`] or [`Map::sync`].
+/// A name (made, renamed or removed) survives a crash only after [`sync_directory`](Files::sync_directory) on
+/// the directory that holds it, and a file's bytes only after [`File::sync`] or [`Map::sync`].
 pub trait Files: Clone + Debug + Send + Sync + 'static {
     type File: File;
     type Map: Map;
@@ -93,7 +93,8 @@ pub trait Files: Clone + Debug + Send + Sync + 'static {
     /// Makes a directory and those above it; no error if it is there.
     fn create_directory(&self, path: &Path) -> Result<()>;
 
-    /// Gives a file or directory another name in the same parent directory, atomically replacing a file that has that name.
+    /// Gives a file or directory another name in the same parent directory, atomically replacing a file that
+    /// has that name.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
 
     fn remove_file(&self, path: &Path) -> Result<()>;

@@ -111,7 +111,8 @@ impl Run {
 }
 
 impl<F: Files> Log<F> {
-    /// Appends validated records as the leader of `epoch`: gives them their offsets and remembers their producer.
+    /// Appends validated records as the leader of `epoch`: gives them their offsets and remembers their
+    /// producer.
     ///
     /// One `pwritev`, or one per 256 KiB; the records are written from where they lie.
     pub fn append_as_leader(
@@ -163,7 +164,8 @@ impl<F: Files> Log<F> {
         Ok(self.appended(assigned.first_offset, rolled))
     }
 
-    /// Appends what the leader sent, as it is. A partial entry at the end is left away, as leaders cut fetched bytes anywhere.
+    /// Appends what the leader sent, as it is. A partial entry at the end is left away, as leaders cut
+    /// fetched bytes anywhere.
     ///
     /// Checks crc and order of each entry before anything is written. `None` if there is no whole entry.
     pub fn append_as_follower(
@@ -216,7 +218,8 @@ impl<F: Files> Log<F> {
         }
     }
 
-    /// The most entries from the front, at least one, that one segment takes: leaders may have other limits than we.
+    /// The most entries from the front, at least one, that one segment takes: leaders may have other limits
+    /// than we.
     fn fitting(&self, headers: &[BatchHeader]) -> (Run, usize) {
         let mut run = Run::new();
         let mut count = 0;
@@ -251,8 +254,8 @@ impl<F: Files> Log<F> {
         if !(too_big || too_wide || too_old || indexes_full) {
             return Ok(false);
         }
-        // Where nothing lies between, so that recovery can tell a gap from lost records. Only offsets that would not fit begin
-        // behind a gap; of a legacy message set only the last one is known.
+        // Where nothing lies between, so that recovery can tell a gap from lost records. Only offsets that
+        // would not fit begin behind a gap; of a legacy message set only the last one is known.
         let first = run.first_offset.unwrap_or(Offset(run.last_offset.0 - i64::from(i32::MAX)));
         let fits = run.last_offset.0 - self.end.0 <= i64::from(i32::MAX);
         self.roll(if fits { self.end } else { first.max(self.end) }, now)?;

@@ -7,8 +7,8 @@
 //! orders 1 7
 //! ```
 //!
-//! An empty file holds no entries. Anything else that does not fit is refused as a whole: a checkpoint that was cut
-//! tells nothing that could be relied on.
+//! An empty file holds no entries. Anything else that does not fit is refused as a whole: a checkpoint that
+//! was cut tells nothing that could be relied on.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

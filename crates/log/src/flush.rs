@@ -11,16 +11,18 @@ use crate::log::Log;
 use crate::segment::Segment;
 use crate::storage_error::StorageError;
 
-/// A flush that is decided and has yet to be [run](Flush::run), without holding the log. Everything appended before it was begun
-/// becomes durable, so appends that wait for the disk can share one. Flushes of one log must run one after the other.
+/// A flush that is decided and has yet to be [run](Flush::run), without holding the log. Everything appended
+/// before it was begun becomes durable, so appends that wait for the disk can share one. Flushes of one log
+/// must run one after the other.
 #[derive(Debug)]
 pub struct Flush<F: Files> {
     files: F,
     /// From the one that holds the recovery point on.
     closed: Vec<Arc<Segment<F>>>,
     active: Arc<Segment<F>>,
-    /// Whether the active segment's indexes are synced too. Before it is closed nobody needs that: recovery writes the
-    /// indexes of the recovery point's segment anew, so an fsync per append is one file's, not three.
+    /// Whether the active segment's indexes are synced too. Before it is closed nobody needs that: recovery
+    /// writes the indexes of the recovery point's segment anew, so an fsync per append is one file's, not
+    /// three.
     indexes: bool,
     small_files: Vec<PathBuf>,
     /// Those in which names came or went.
@@ -125,7 +127,8 @@ impl<F: Files> Log<F> {
         }
         let mut reached = flushed.end_offset;
         if let Some((next_base, _)) = self.segments.range(flushed.active_base.plus(1)..).next() {
-            // The segment was closed meanwhile. The recovery point must not leave it before its indexes are synced too.
+            // The segment was closed meanwhile. The recovery point must not leave it before its indexes are
+            // synced too.
             reached = reached.min(next_base.plus(-1));
         }
         self.recovery_point = self.recovery_point.max(reached);
@@ -153,8 +156,8 @@ pub struct Closed {
 }
 
 impl<F: Files> Log<F> {
-    /// Closes the log so that it can be opened again without looking at its records: everything is flushed, indexes are
-    /// trimmed, producer state is written. A log that nothing was written to is left as it is.
+    /// Closes the log so that it can be opened again without looking at its records: everything is flushed,
+    /// indexes are trimmed, producer state is written. A log that nothing was written to is left as it is.
     pub fn close(mut self, now: Timestamp) -> Result<Closed, StorageError> {
         if self.written {
             let active = self.active_segment().clone();

@@ -15,8 +15,8 @@ use ottla_files::{File, Files, Map, Open, Result};
 /// trimmed        exactly its entries again; on roll and on clean close
 /// ```
 ///
-/// Shared between the one appender and any number of readers. The lock is what lets `trim` shorten the file: nobody
-/// can be looking at a page that goes away.
+/// Shared between the one appender and any number of readers. The lock is what lets `trim` shorten the file:
+/// nobody can be looking at a page that goes away.
 #[derive(Debug)]
 pub(crate) struct IndexFile<F: Files, const ENTRY: usize> {
     files: F,
@@ -69,7 +69,8 @@ impl<F: Files, const ENTRY: usize> IndexFile<F, ENTRY> {
             Some(map) => map,
             none => match self.files.map(&self.path, None) {
                 Ok(map) => none.insert(map),
-                // A process has a limited number of mappings (`vm.max_map_count`); without one it is slower, no more.
+                // A process has a limited number of mappings (`vm.max_map_count`); without one it is slower,
+                // no more.
                 Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
                     let content = self.files.read(&self.path, (*entries * ENTRY) as u64)?;
                     return Ok(look(content.as_chunks().0));
@@ -97,7 +98,8 @@ impl<F: Files, const ENTRY: usize> IndexFile<F, ENTRY> {
         Ok(Some(entry))
     }
 
-    /// Makes room for entries up to `bytes_max` bytes in all, rounded down to whole entries. Makes the file if there is none.
+    /// Makes room for entries up to `bytes_max` bytes in all, rounded down to whole entries. Makes the file
+    /// if there is none.
     pub fn grow(&self, bytes_max: u32) -> Result<()> {
         let mut state = self.write_lock();
         let capacity = (bytes_max as usize / ENTRY).max(state.entries);

@@ -169,8 +169,8 @@ pub enum InvalidDirectoryName {
 }
 
 impl DirectoryName {
-    /// Splits at the last dash, as topics may hold dashes: `a-b-12` is partition 12 of `a-b`, and `foo-delete-0` an
-    /// ordinary partition of `foo-delete`.
+    /// Splits at the last dash, as topics may hold dashes: `a-b-12` is partition 12 of `a-b`, and
+    /// `foo-delete-0` an ordinary partition of `foo-delete`.
     pub fn parse(name: &str) -> Result<DirectoryName, InvalidDirectoryName> {
         let state = [DirectoryState::Delete, DirectoryState::Future, DirectoryState::Stray]
             .into_iter()
@@ -199,11 +199,11 @@ impl DirectoryName {
         Ok(DirectoryName { partition: TopicPartition::new(topic, partition), state })
     }
 
-    /// The name for a partition that is put aside; `unique` keeps several lives of one partition apart and should be
-    /// random.
+    /// The name for a partition that is put aside; `unique` keeps several lives of one partition apart and
+    /// should be random.
     ///
-    /// Deleted and stray names cut the topic so that the whole fits a file system. A future one is never cut, as its
-    /// topic must be found again: `None` when it does not fit.
+    /// Deleted and stray names cut the topic so that the whole fits a file system. A future one is never cut,
+    /// as its topic must be found again: `None` when it does not fit.
     pub fn aside(partition: &TopicPartition, state: DirectoryState, unique: u128) -> Option<String> {
         if state == DirectoryState::Current {
             return Some(partition.to_string());

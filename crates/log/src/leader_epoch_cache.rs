@@ -5,11 +5,12 @@
 //!                                      ^ 0          ^ 42
 //! ```
 //!
-//! A follower asks where an epoch ended and cuts its own log there; so does a consumer that wants to know whether
-//! what it read was lost.
+//! A follower asks where an epoch ended and cuts its own log there; so does a consumer that wants to know
+//! whether what it read was lost.
 //!
-//! Changes stay in memory until [`LeaderEpochCache::text`] is written. That must happen before the recovery point passes the
-//! offsets that an entry speaks of: entries above the recovery point come back from the batches themselves.
+//! Changes stay in memory until [`LeaderEpochCache::text`] is written. That must happen before the recovery
+//! point passes the offsets that an entry speaks of: entries above the recovery point come back from the
+//! batches themselves.
 
 use std::path::Path;
 
@@ -128,7 +129,8 @@ impl LeaderEpochCache {
         }
     }
 
-    /// Forgets what ends before `start`, when the log's start moves there. The epoch that `start` lies in remains.
+    /// Forgets what ends before `start`, when the log's start moves there. The epoch that `start` lies in
+    /// remains.
     pub fn truncate_from_start(&mut self, start: Offset) {
         let below = self.entries.partition_point(|entry| entry.start <= start);
         let Some(last_below) = below.checked_sub(1) else { return };

@@ -6,8 +6,9 @@
 //! begin_flush --> Flush::run --> finish_flush                                             (the fsyncs hold no lock)
 //! ```
 //!
-//! A [`Log`] is a plain value that decides and writes at once: no clock, no threads, no async. Time comes in as an argument, the disk
-//! as [`ottla_files::Files`]. [`LogDirectory`] is the directory around it: its lock, its identity, its checkpoints.
+//! A [`Log`] is a plain value that decides and writes at once: no clock, no threads, no async. Time comes in
+//! as an argument, the disk as [`ottla_files::Files`]. [`LogDirectory`] is the directory around it: its lock,
+//! its identity, its checkpoints.
 
 mod append;
 mod checkpoint;

@@ -104,7 +104,8 @@ pub(crate) const RECENT_ENTRIES_MAX: usize = 64;
 #[derive(Debug, thiserror::Error)]
 pub enum TopicIdError {
     #[error(
-        "{} holds records of topic id {stored}, but the topic's id is {got}: the topic was deleted and made again meanwhile",
+        "{} holds records of topic id {stored}, but the topic's id is {got}: the topic was deleted and made \
+         again meanwhile",
         path.display()
     )]
     Inconsistent { path: PathBuf, stored: Uuid, got: Uuid },
@@ -141,13 +142,15 @@ pub struct SegmentInfo {
 ///                  synced <----- | -----> may be lost with the machine
 /// ```
 ///
-/// After an error of a method that writes, other than a refusal, the log must be closed and opened again: disk and memory may disagree.
+/// After an error of a method that writes, other than a refusal, the log must be closed and opened again:
+/// disk and memory may disagree.
 #[derive(Debug)]
 pub struct Log<F: Files> {
     pub(crate) files: F,
     pub(crate) directory: Arc<Path>,
     pub(crate) config: LogConfig,
-    /// Behind an `Arc` so that readers take a snapshot; copied only when a segment comes or goes while one is held.
+    /// Behind an `Arc` so that readers take a snapshot; copied only when a segment comes or goes while one is
+    /// held.
     pub(crate) segments: Arc<Segments<F>>,
     pub(crate) active: Active,
     pub(crate) recent: VecDeque<RecentEntry>,
@@ -195,8 +198,8 @@ impl<F: Files> Log<F> {
         self.topic_id
     }
 
-    /// Ties the log to a topic id for good: it keeps a topic that was deleted and made again from inheriting records.
-    /// The file becomes durable with the next flush.
+    /// Ties the log to a topic id for good: it keeps a topic that was deleted and made again from inheriting
+    /// records. The file becomes durable with the next flush.
     pub fn set_topic_id(&mut self, topic_id: Uuid) -> Result<(), TopicIdError> {
         match self.topic_id {
             Some(stored) if stored == topic_id => return Ok(()),
@@ -242,7 +245,8 @@ impl<F: Files> Log<F> {
         }
     }
 
-    /// Tells that everything below `high_watermark` is replicated, so that completed transactions can be let go of.
+    /// Tells that everything below `high_watermark` is replicated, so that completed transactions can be let
+    /// go of.
     pub fn high_watermark_advanced(&mut self, high_watermark: Offset) {
         self.producers.forget_replicated(high_watermark);
     }
@@ -325,7 +329,8 @@ impl<F: Files> Log<F> {
         } else {
             self.finish_segment(&active)?;
             if self.recovery_point >= self.end {
-                // Neither a flush nor recovery will look behind the recovery point, so the end of the indexes is synced here.
+                // Neither a flush nor recovery will look behind the recovery point, so the end of the indexes
+                // is synced here.
                 active.sync()?;
             }
         }

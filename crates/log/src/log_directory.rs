@@ -37,8 +37,8 @@ pub enum LogDirectoryError {
     )]
     Locked { path: PathBuf },
     #[error(
-        "{} holds a directory that is no partition: {reason}. Move it out of log.dirs; if the directory is the top of a file system, \
-         use one below it",
+        "{} holds a directory that is no partition: {reason}. Move it out of log.dirs; if log.dirs names the \
+         top of a file system, use a directory below it",
         path.display()
     )]
     StrangeDirectory { path: PathBuf, reason: InvalidDirectoryName },
@@ -74,8 +74,8 @@ pub struct Contents {
     pub log_starts: Offsets,
     pub high_watermarks: Offsets,
     pub cleaned: Offsets,
-    /// Checkpoints that were damaged, and are taken for empty: recovery reads all records, high watermarks start at the
-    /// log's start, and cleaning begins anew.
+    /// Checkpoints that were damaged, and are taken for empty: recovery reads all records, high watermarks
+    /// start at the log's start, and cleaning begins anew.
     pub damaged: Vec<CheckpointError>,
 }
 
@@ -142,8 +142,8 @@ impl<F: Files> LogDirectory<F> {
         Ok(properties.write(&self.files, &self.meta_properties_path(), now)?)
     }
 
-    /// Finds the partitions and what the checkpoints know of them. From here on the directory counts as not closed cleanly, so a
-    /// crash while loading is not overlooked.
+    /// Finds the partitions and what the checkpoints know of them. From here on the directory counts as not
+    /// closed cleanly, so a crash while loading is not overlooked.
     pub fn load(&self) -> Result<Contents, LogDirectoryError> {
         let mut contents = Contents::default();
         for entry in self.files.list(&self.path)? {
@@ -214,8 +214,8 @@ impl<F: Files> LogDirectory<F> {
         write_offsets(&self.files, &self.path.join(CLEANER_CHECKPOINT), offsets)
     }
 
-    /// Renames the directory of a partition whose log has been dropped, so that it no longer counts. `unique` should be random.
-    /// Returns the new path; `None` if a future replica's name would be too long.
+    /// Renames the directory of a partition whose log has been dropped, so that it no longer counts. `unique`
+    /// should be random. Returns the new path; `None` if a future replica's name would be too long.
     pub fn set_aside(
         &self,
         partition: &TopicPartition,
@@ -234,8 +234,8 @@ impl<F: Files> LogDirectory<F> {
         self.files.remove_directory(deleted)
     }
 
-    /// Marks the directory as closed cleanly and gives it up. Every log must have been closed, and the checkpoints be
-    /// written, without an error.
+    /// Marks the directory as closed cleanly and gives it up. Every log must have been closed, and the
+    /// checkpoints be written, without an error.
     pub fn finish(self) -> Result<(), FileError> {
         self.files.replace(&self.path.join(CLEAN_SHUTDOWN), CLEAN_SHUTDOWN_CONTENT.as_bytes())?;
         // Still locked: whoever takes the lock of a new file now finds everything done.

@@ -39,8 +39,8 @@ impl<F: Files> Log<F> {
         }
     }
 
-    /// Where each segment begins (but not before the log's start) and when it was last written to, the oldest first: what
-    /// ListOffsets version 0 goes by.
+    /// Where each segment begins (but not before the log's start) and when it was last written to, the oldest
+    /// first: what ListOffsets version 0 goes by.
     pub fn segment_times(&self) -> Result<Vec<(Offset, Timestamp)>, StorageError> {
         self.segments
             .values()
@@ -50,8 +50,8 @@ impl<F: Files> Log<F> {
 }
 
 impl<F: Files> TimestampPlan<F> {
-    /// The first record whose timestamp is `target` or later. Looks into batches, also compressed ones, for which it takes up to
-    /// `decompressed_bytes_max` bytes of memory.
+    /// The first record whose timestamp is `target` or later. Looks into batches, also compressed ones, for
+    /// which it takes up to `decompressed_bytes_max` bytes of memory.
     pub fn first_from(
         &self,
         target: Timestamp,

@@ -37,21 +37,21 @@ pub enum MetaPropertiesError {
     #[error("{}: {key} is \"{value}\", expected {expected}", path.display())]
     BadValue { path: PathBuf, key: &'static str, value: String, expected: &'static str },
     #[error(
-        "{} has version {version}, that of a KRaft broker, whose data a ZooKeeper-mode broker cannot take over; \
-         point log.dirs at other directories",
+        "{} has version {version}, that of a KRaft broker, whose data a ZooKeeper-mode broker cannot take \
+         over; point log.dirs at other directories",
         path.display()
     )]
     KRaft { path: PathBuf, version: i32 },
     #[error(
-        "{} belongs to cluster {stored}, but ZooKeeper says that this is cluster {expected}. Either zookeeper.connect \
-         leads to the wrong ensemble or chroot, or ZooKeeper has lost its data. If these records belong here all the same, set \
-         cluster.id={expected} in that file",
+        "{} belongs to cluster {stored}, but ZooKeeper says that this is cluster {expected}. Either \
+         zookeeper.connect leads to the wrong ensemble or chroot, or ZooKeeper has lost its data. If these \
+         records belong here all the same, set cluster.id={expected} in that file",
         path.display()
     )]
     ClusterId { path: PathBuf, stored: String, expected: String },
     #[error(
-        "{} belongs to broker.id {stored}, but broker.id is configured as {configured}. If the data was moved here, configure \
-         broker.id={stored}; for a new broker, point log.dirs at empty directories",
+        "{} belongs to broker.id {stored}, but broker.id is configured as {configured}. If the data was moved \
+         here, configure broker.id={stored}; for a new broker, point log.dirs at empty directories",
         path.display()
     )]
     BrokerId { path: PathBuf, stored: BrokerId, configured: BrokerId },
@@ -116,8 +116,8 @@ impl MetaProperties {
         text
     }
 
-    /// Decides which broker this is, from what its log dirs say and what is configured; `None` when neither knows, and an id must
-    /// be generated.
+    /// Decides which broker this is, from what its log dirs say and what is configured; `None` when neither
+    /// knows, and an id must be generated.
     pub fn agree(
         found: &[(PathBuf, Option<MetaProperties>)],
         configured: Option<BrokerId>,
@@ -156,7 +156,8 @@ impl MetaProperties {
     }
 }
 
-/// The keys and values of a Java properties text, as far as `Properties.store` writes them: no line is continued.
+/// The keys and values of a Java properties text, as far as `Properties.store` writes them: no line is
+/// continued.
 fn parse(text: &str) -> BTreeMap<String, String> {
     text.lines()
         .map(str::trim_start)

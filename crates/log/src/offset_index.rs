@@ -4,8 +4,8 @@
 //! entry   u32 offset - base   u32 position        big-endian, offsets strictly growing
 //! ```
 //!
-//! The offset is the last one of the append (or, after a rebuild, of the batch) that starts at the position; Kafka
-//! 0.8 to 1.1 wrote the first one. Either way the position is a good place to scan on from.
+//! The offset is the last one of the append (or, after a rebuild, of the batch) that starts at the position;
+//! Kafka 0.8 to 1.1 wrote the first one. Either way the position is a good place to scan on from.
 
 use std::path::PathBuf;
 
@@ -66,8 +66,8 @@ impl<F: Files> OffsetIndex<F> {
         Ok(self.file.last()?.map(|entry| self.parse(&entry)))
     }
 
-    /// Adds an entry. What cannot be indexed is found by scanning, so nothing is added when there is no room, when offset or
-    /// position do not fit (KAFKA-5413), or when the last entry is not below.
+    /// Adds an entry. What cannot be indexed is found by scanning, so nothing is added when there is no room,
+    /// when offset or position do not fit (KAFKA-5413), or when the last entry is not below.
     pub fn append(&self, offset: Offset, position: u64) -> Result<()> {
         let (Some(relative), Ok(position)) = (relative(self.base, offset), i32::try_from(position)) else {
             return Ok(());
@@ -82,8 +82,8 @@ impl<F: Files> OffsetIndex<F> {
         Ok(())
     }
 
-    /// Forgets entries at or above `offset`, and those at or behind `position`: an old entry may name the first offset of
-    /// the batch there.
+    /// Forgets entries at or above `offset`, and those at or behind `position`: an old entry may name the
+    /// first offset of the batch there.
     pub fn truncate_to(&self, offset: Offset, position: u64) -> Result<()> {
         let kept = self.file.with(|entries| {
             entries.partition_point(|entry| {

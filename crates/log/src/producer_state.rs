@@ -10,7 +10,8 @@
 //!                  apply()     the one writer; replay after a restart ends here too
 //! ```
 //!
-//! Bounded by the clients: about 200 bytes for each producer id that was active within `producer.id.expiration.ms`.
+//! Bounded by the clients: about 200 bytes for each producer id that was active within
+//! `producer.id.expiration.ms`.
 
 use std::collections::BTreeMap;
 
@@ -92,8 +93,8 @@ pub enum ProducerError {
     )]
     InvalidEpoch { producer_id: ProducerId, got: ProducerEpoch, current: ProducerEpoch },
     #[error(
-        "producer {producer_id} sent sequence {got} where {expected} was expected: a batch before it was lost, or it is \
-         an old duplicate"
+        "producer {producer_id} sent sequence {got} where {expected} was expected: a batch before it was \
+         lost, or it is an old duplicate"
     )]
     OutOfOrderSequence { producer_id: ProducerId, got: i32, expected: i32 },
     #[error(
@@ -221,8 +222,8 @@ pub struct ProducerStates {
     producers: BTreeMap<ProducerId, ProducerEntry>,
     /// Open transactions by their first offset.
     ongoing: BTreeMap<Offset, ProducerId>,
-    /// Completed transactions by their first offset, with that of the marker: as long as the marker may still be lost,
-    /// their records are not stable.
+    /// Completed transactions by their first offset, with that of the marker: as long as the marker may still
+    /// be lost, their records are not stable.
     unreplicated: BTreeMap<Offset, Offset>,
 }
 
@@ -343,7 +344,8 @@ impl ProducerStates {
         aborted
     }
 
-    /// The first offset whose outcome is open, or could be lost again, while everything below `high_watermark` is replicated.
+    /// The first offset whose outcome is open, or could be lost again, while everything below
+    /// `high_watermark` is replicated.
     pub fn first_unstable_offset(&self, high_watermark: Offset) -> Option<Offset> {
         let ongoing = self.ongoing.keys().next();
         let unreplicated =
@@ -441,8 +443,8 @@ fn check_sequence(
     let out_of_order =
         |expected| Err(ProducerError::OutOfOrderSequence { producer_id: batch.producer_id, got, expected });
     if batch.epoch != entry.epoch {
-        // A new life begins at 0. A producer that the partition knows nothing of may begin anywhere: what was known may have
-        // expired, or have been deleted with its records.
+        // A new life begins at 0. A producer that the partition knows nothing of may begin anywhere: what was
+        // known may have expired, or have been deleted with its records.
         return if got == 0 || entry.epoch == NO_PRODUCER_EPOCH { Ok(()) } else { out_of_order(0) };
     }
     if before.epoch == NO_PRODUCER_EPOCH {

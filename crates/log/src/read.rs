@@ -28,7 +28,8 @@ impl<F: Files> Clone for Region<F> {
 /// What was found.
 #[derive(Debug)]
 pub struct Read<F: Files> {
-    /// Whole entries from the one that holds the offset on; the last one may be cut. `None` if there is nothing below the upper bound.
+    /// Whole entries from the one that holds the offset on; the last one may be cut. `None` if there is
+    /// nothing below the upper bound.
     pub region: Option<Region<F>>,
     /// Bytes of the first entry, so that a caller can tell whether a region that was cut holds it whole.
     pub first_entry_bytes: u64,
@@ -62,8 +63,8 @@ impl ReadError {
     }
 }
 
-/// A read that is decided but for looking at the disk. It is made while the log is held and costs no system call; it
-/// [runs](ReadPlan::run) without the log, while others append.
+/// A read that is decided but for looking at the disk. It is made while the log is held and costs no system
+/// call; it [runs](ReadPlan::run) without the log, while others append.
 #[derive(Debug)]
 pub struct ReadPlan<F: Files> {
     segments: Arc<Segments<F>>,
@@ -86,10 +87,11 @@ struct Start<'p, F: Files> {
 }
 
 impl<F: Files> Log<F> {
-    /// Plans to read from `offset` up to `upper_bound`, which is excluded: the high watermark, the last stable offset,
-    /// or the log end offset.
+    /// Plans to read from `offset` up to `upper_bound`, which is excluded: the high watermark, the last
+    /// stable offset, or the log end offset.
     ///
-    /// `offset` may be the log end offset (nothing there yet), but not lie above it, nor below the log start offset.
+    /// `offset` may be the log end offset (nothing there yet), but not lie above it, nor below the log start
+    /// offset.
     pub fn plan_read(&self, offset: Offset, upper_bound: Offset) -> Result<ReadPlan<F>, ReadError> {
         if offset < self.start || offset > self.end {
             return Err(ReadError::OffsetOutOfRange { offset, start: self.start, end: self.end });
@@ -133,8 +135,8 @@ impl<F: Files> ReadPlan<F> {
         self.log_end
     }
 
-    /// Finds the region: it starts at the entry that holds the offset, or the next one if compaction has removed it,
-    /// and ends before the upper bound, or after `bytes_max` bytes.
+    /// Finds the region: it starts at the entry that holds the offset, or the next one if compaction has
+    /// removed it, and ends before the upper bound, or after `bytes_max` bytes.
     ///
     /// With `min_one` the first entry is whole even if it is larger than `bytes_max`.
     pub fn run(&self, bytes_max: u64, min_one: bool) -> Result<Read<F>, StorageError> {

@@ -48,7 +48,8 @@ pub struct Opening {
     pub jitter_seed: u64,
 }
 
-/// What was found amiss while opening a log, and what was done about it. Each is worth a line in the broker's log.
+/// What was found amiss while opening a log, and what was done about it. Each is worth a line in the broker's
+/// log.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
     pub findings: Vec<Finding>,
@@ -61,10 +62,11 @@ pub struct Recovered {
 pub enum Finding {
     /// A segment ended in bytes that are no entries; they are gone.
     TailCut { path: PathBuf, position: u64, bytes: u64, next_offset: Offset, cause: Damage },
-    /// A segment ends before the next one begins: the machine went down before its end was written. The rest is dropped, see
-    /// [`Finding::SegmentsDropped`], unless compaction may have made the gap.
+    /// A segment ends before the next one begins: the machine went down before its end was written. The rest
+    /// is dropped, see [`Finding::SegmentsDropped`], unless compaction may have made the gap.
     EndMissing { path: PathBuf, next_offset: Offset, next_segment: Offset },
-    /// Segments behind a cut one; what they held is no longer in order, so they are gone. A replica fetches it again.
+    /// Segments behind a cut one; what they held is no longer in order, so they are gone. A replica fetches
+    /// it again.
     SegmentsDropped { first: Offset, count: usize, bytes: u64 },
     /// A segment's index was missing or made no sense; it was written anew.
     IndexRebuilt { path: PathBuf },
@@ -225,7 +227,8 @@ impl<F: Files> Log<F> {
         Ok(findings)
     }
 
-    /// Producer state from the records below `offset`: the newest snapshot at or below, and what was appended after it.
+    /// Producer state from the records below `offset`: the newest snapshot at or below, and what was appended
+    /// after it.
     fn producers_at(
         &mut self,
         offset: Offset,
@@ -525,7 +528,8 @@ impl<F: Files> Recovery<'_, F> {
         for segment in self.log.segments.values() {
             let sane = segment.has_offset_index()
                 && segment.transaction_index.is_sane(segment.base())?
-                // Looking into each index would cost every start a read per segment; only the last one is needed now.
+                // Looking into each index would cost every start a read per segment; only the last one is
+                // needed now.
                 && (segment.base() != last || segment.offset_index_fits()?);
             if !sane {
                 suspects.insert(segment.base());
@@ -534,7 +538,8 @@ impl<F: Files> Recovery<'_, F> {
         Ok(suspects)
     }
 
-    /// Finds the end of a log that was closed cleanly. If it turns out that it cannot have been, recovers its last segment.
+    /// Finds the end of a log that was closed cleanly. If it turns out that it cannot have been, recovers its
+    /// last segment.
     fn load_tail(&mut self) -> Result<(), StorageError> {
         let active = self.log.active_segment().clone();
         match active.next_offset() {
@@ -566,7 +571,8 @@ impl<F: Files> Recovery<'_, F> {
             self.log.take_producer_snapshot(first)?;
         }
         if before.is_none() {
-            // The batches know better: entries for records that a crash has lost would hide the epochs of those that replaced them.
+            // The batches know better: entries for records that a crash has lost would hide the epochs of
+            // those that replaced them.
             self.log.epochs.truncate_from_end(first);
         }
         let bases: Vec<_> = match before {
@@ -593,7 +599,8 @@ impl<F: Files> Recovery<'_, F> {
         Ok(())
     }
 
-    /// Whether records between the end of a segment and the next one were lost. What was flushed cannot have been.
+    /// Whether records between the end of a segment and the next one were lost. What was flushed cannot have
+    /// been.
     fn end_is_missing(&mut self, base: Offset, next_offset: Offset) -> bool {
         let Some(next_segment) = self.log.segments.range(base.plus(1)..).next().map(|(base, _)| *base) else {
             return false;
@@ -696,7 +703,8 @@ impl<F: Files> Recovery<'_, F> {
         Ok(scanned)
     }
 
-    /// Removes snapshots that stand at the start of no segment, except the last one: that is from closing the log.
+    /// Removes snapshots that stand at the start of no segment, except the last one: that is from closing the
+    /// log.
     fn remove_stray_snapshots(&mut self) -> Result<(), StorageError> {
         let last_base = self.log.active_segment().base();
         let latest = self.log.snapshots.last().copied();
@@ -739,7 +747,8 @@ impl<'f, T: File> Entries<'f, T> {
         Entries { file, position: 0, end, window: Vec::new(), window_start: 0 }
     }
 
-    /// The next entry, with any crc; `Ok(None)` at the end. After damage there is no way on, and `position` is where it is.
+    /// The next entry, with any crc; `Ok(None)` at the end. After damage there is no way on, and `position`
+    /// is where it is.
     fn next(&mut self) -> Result<Result<Option<Batch<'_>>, Damage>, StorageError> {
         let left = self.end - self.position;
         if left == 0 {

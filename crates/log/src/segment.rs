@@ -28,7 +28,8 @@ pub(crate) struct SegmentBytes {
     pub transaction_index: u64,
 }
 
-/// What readers and the appender share of a segment. Opening files and mapping indexes waits until somebody asks.
+/// What readers and the appender share of a segment. Opening files and mapping indexes waits until somebody
+/// asks.
 #[derive(Debug)]
 pub(crate) struct Segment<F: Files> {
     base: Offset,
@@ -113,8 +114,8 @@ impl<F: Files> Segment<F> {
         self.has_offset_index
     }
 
-    /// Whether the end of the offset index agrees with the length of the log. An index that was left at full size ends in zeros,
-    /// which cannot be an entry: the start of a segment is never indexed.
+    /// Whether the end of the offset index agrees with the length of the log. An index that was left at full
+    /// size ends in zeros, which cannot be an entry: the start of a segment is never indexed.
     pub fn offset_index_fits(&self) -> Result<bool, StorageError> {
         Ok(self.offset_index.last()?.is_none_or(|last| {
             last.position > 0 && u64::from(last.position) < self.bytes() && last.offset >= self.base
@@ -216,8 +217,8 @@ impl<F: Files> Segment<F> {
         Ok(self.headers(0, self.bytes()).next()?.map(|located| located.header.max_timestamp))
     }
 
-    /// The largest timestamp before `end`, and the last offset of the batch that has it: the time index knows it up to its last
-    /// entry, from there on headers are walked. `None` if no record has a timestamp.
+    /// The largest timestamp before `end`, and the last offset of the batch that has it: the time index knows
+    /// it up to its last entry, from there on headers are walked. `None` if no record has a timestamp.
     pub fn largest_timestamp(&self, end: u64) -> Result<Option<TimestampOffset>, StorageError> {
         let indexed = self.time_index.last()?;
         let mut largest = indexed;
@@ -233,8 +234,9 @@ impl<F: Files> Segment<F> {
         Ok(largest)
     }
 
-    /// The largest timestamp of a segment that is appended to no more. Closing it wrote it as the last entry of the time index;
-    /// only where there is none, as in segments of Kafka 0.8 to 0.10.0, headers are walked.
+    /// The largest timestamp of a segment that is appended to no more. Closing it wrote it as the last entry
+    /// of the time index; only where there is none, as in segments of Kafka 0.8 to 0.10.0, headers are
+    /// walked.
     pub fn closed_largest_timestamp(&self) -> Result<Option<TimestampOffset>, StorageError> {
         match self.time_index.last()? {
             Some(last) => Ok(Some(last)),
@@ -287,7 +289,8 @@ impl<F: Files> Segment<F> {
     }
 }
 
-/// Bytes that a header walk reads at a time. The indexes leave about as many to be walked, so most walks are one read.
+/// Bytes that a header walk reads at a time. The indexes leave about as many to be walked, so most walks are
+/// one read.
 const WINDOW: usize = 4096;
 
 /// Walks headers without reading, or allocating for, what lies between them.

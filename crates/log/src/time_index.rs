@@ -4,8 +4,8 @@
 //! entry   i64 timestamp   u32 offset - base      big-endian, timestamps strictly growing, offsets never falling
 //! ```
 //!
-//! An entry (t, o) promises that nothing in the segment up to and including offset o has a timestamp above t; o is
-//! the last offset of the batch that holds t.
+//! An entry (t, o) promises that nothing in the segment up to and including offset o has a timestamp above t;
+//! o is the last offset of the batch that holds t.
 
 use std::path::PathBuf;
 
@@ -39,8 +39,8 @@ impl<F: Files> TimeIndex<F> {
         &self.file
     }
 
-    /// Whether the active segment must be rolled before another append: the last slot is kept for the entry that
-    /// rolling writes.
+    /// Whether the active segment must be rolled before another append: the last slot is kept for the entry
+    /// that rolling writes.
     pub fn is_full(&self) -> bool {
         self.file.room() <= 1
     }
@@ -60,7 +60,8 @@ impl<F: Files> TimeIndex<F> {
         Ok(self.file.last()?.map(|entry| self.parse(&entry)))
     }
 
-    /// Adds an entry unless the timestamp is not above the last one, there is no room, or the offset does not fit.
+    /// Adds an entry unless the timestamp is not above the last one, there is no room, or the offset does not
+    /// fit.
     pub fn append(&self, entry: TimestampOffset) -> Result<()> {
         let Some(relative) = relative(self.base, entry.offset) else { return Ok(()) };
         let last = self.last()?;

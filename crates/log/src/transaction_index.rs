@@ -4,8 +4,8 @@
 //! entry   i16 version 0   i64 producer id   i64 first offset   i64 last offset   i64 last stable offset
 //! ```
 //!
-//! In the order of the last offsets, which are those of the ABORT markers. A segment without aborted transactions
-//! has no such file.
+//! In the order of the last offsets, which are those of the ABORT markers. A segment without aborted
+//! transactions has no such file.
 
 use std::io::{self, IoSlice};
 use std::path::PathBuf;
@@ -27,8 +27,8 @@ pub struct AbortedTransaction {
     pub first_offset: Offset,
     /// Offset of the ABORT marker.
     pub last_offset: Offset,
-    /// Where the last stable offset stood once the transaction was over: a search for the transactions of records below it may end
-    /// here.
+    /// Where the last stable offset stood once the transaction was over: a search for the transactions of
+    /// records below it may end here.
     pub last_stable_offset: Offset,
 }
 
@@ -63,7 +63,8 @@ impl<F: Files> TransactionIndex<F> {
         Ok(())
     }
 
-    /// Adds to `found` each transaction that has records in `start..upper`; true when no later segment can have more.
+    /// Adds to `found` each transaction that has records in `start..upper`; true when no later segment can
+    /// have more.
     pub fn collect(&self, start: Offset, upper: Offset, found: &mut Vec<AbortedTransaction>) -> Result<bool> {
         self.each(|_, aborted| {
             if aborted.last_offset >= start && aborted.first_offset < upper {
@@ -139,7 +140,8 @@ impl<F: Files> TransactionIndex<F> {
         }
     }
 
-    /// Walks the entries until `stop` says so, which is then the result. `stop` sees where each entry ends in the file.
+    /// Walks the entries until `stop` says so, which is then the result. `stop` sees where each entry ends in
+    /// the file.
     fn each(&self, mut stop: impl FnMut(u64, AbortedTransaction) -> bool) -> Result<bool> {
         let mut state = self.lock();
         let bytes = state.bytes;

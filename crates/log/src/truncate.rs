@@ -35,10 +35,11 @@ impl DoomedFiles {
 }
 
 impl<F: Files> Log<F> {
-    /// Cuts the log so that it ends at `target` or below: a batch that `target` lies inside goes whole. Returns the new end.
+    /// Cuts the log so that it ends at `target` or below: a batch that `target` lies inside goes whole.
+    /// Returns the new end.
     ///
-    /// The cut is durable on return. The caller must write the log dir's recovery points before it appends again: the old one
-    /// may lie above records that are yet to come and are not flushed.
+    /// The cut is durable on return. The caller must write the log dir's recovery points before it appends
+    /// again: the old one may lie above records that are yet to come and are not flushed.
     pub fn truncate_to(&mut self, target: Offset, now: Timestamp) -> Result<Offset, StorageError> {
         if target >= self.end {
             self.epochs.truncate_from_end(target);
@@ -100,8 +101,8 @@ impl<F: Files> Log<F> {
         Ok(())
     }
 
-    /// Shortens a `.log` file for good. Synced at once: if a crash brought the old bytes back behind new ones of the same
-    /// length, they would pass for records that follow them.
+    /// Shortens a `.log` file for good. Synced at once: if a crash brought the old bytes back behind new ones
+    /// of the same length, they would pass for records that follow them.
     pub(crate) fn cut_log_file(&self, segment: &Segment<F>, bytes: u64) -> Result<(), StorageError> {
         let log = segment.log()?;
         log.truncate(bytes)?;
@@ -118,15 +119,17 @@ impl<F: Files> Log<F> {
         for finding in self.rebuild_producers(now)? {
             tracing::warn!(log = %self.directory.display(), "{finding}");
         }
-        // At once, not with the next flush: epochs that the file still knows would hide those that replace them from recovery.
+        // At once, not with the next flush: epochs that the file still knows would hide those that replace
+        // them from recovery.
         self.files.replace(&self.leader_epoch_path(), self.epochs.text().as_bytes())?;
         self.epochs.written(self.epochs.version());
         self.names_synced = self.name_changes;
         Ok(())
     }
 
-    /// Moves the log start offset up to `start`, for DeleteRecords or because the leader's moved; never back, never beyond the log's end.
-    /// Records below it stay on disk until their whole segment can go. Returns whether it moved.
+    /// Moves the log start offset up to `start`, for DeleteRecords or because the leader's moved; never back,
+    /// never beyond the log's end. Records below it stay on disk until their whole segment can go. Returns
+    /// whether it moved.
     ///
     /// The caller has checked `start` against the high watermark, and checkpoints the new value.
     pub fn increment_log_start_offset(&mut self, start: Offset) -> bool {
@@ -141,7 +144,8 @@ impl<F: Files> Log<F> {
         true
     }
 
-    /// Deletes the oldest `count` segments, as retention decides; the log start offset moves to the first one kept.
+    /// Deletes the oldest `count` segments, as retention decides; the log start offset moves to the first one
+    /// kept.
     ///
     /// If all are to go, an empty one is begun at the log's end first. Reads that are under way go on.
     pub fn delete_oldest_segments(

@@ -132,7 +132,8 @@ fn segments_roll_when_an_index_is_full() {
     for i in 0..50 {
         append(&mut log, batch(&[i]));
     }
-    // 40 bytes hold 5 offset entries, or 3 of time of which one is kept for the roll; the first append is not indexed.
+    // 40 bytes hold 5 offset entries, or 3 of time of which one is kept for the roll; the first append is not
+    // indexed.
     let lengths: Vec<i64> =
         log.segments().unwrap().iter().map(|s| s.end_offset.0 - s.base_offset.0).collect();
     assert_eq!(lengths[0], 3);

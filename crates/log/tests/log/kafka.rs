@@ -55,7 +55,8 @@ fn content(disk: &HostileDisk, name: &str) -> Vec<u8> {
     disk.read(&hostile_partition().join(name), 1 << 20).unwrap()
 }
 
-/// Whether two files are the same, but for the order of producers in a snapshot, which Kafka leaves to a hash map.
+/// Whether two files are the same, but for the order of producers in a snapshot, which Kafka leaves to a hash
+/// map.
 fn same(name: &str, ours: &[u8], kafkas: &[u8]) -> bool {
     if !name.ends_with(".snapshot") {
         return ours == kafkas;

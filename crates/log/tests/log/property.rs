@@ -1,7 +1,7 @@
 //! Any sequence of appends, flushes, cuts, crashes and restarts against a list of batches.
 //!
-//! What the list knows is what the log must hold: all of it after a restart or a `kill -9`, and after a crash of the machine a
-//! prefix of it that has everything that was flushed.
+//! What the list knows is what the log must hold: all of it after a restart or a `kill -9`, and after a crash
+//! of the machine a prefix of it that has everything that was flushed.
 
 use std::path::{Path, PathBuf};
 
@@ -38,6 +38,10 @@ enum Step {
     },
     NewLeaderEpoch,
     Flush,
+    /// A flush that others append during.
+    FlushAround {
+        timestamps: Vec<i64>,
+    },
     /// Writes what a broker writes now and then: the recovery point.
     Checkpoint,
     Truncate {
@@ -76,6 +80,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => (1usize..3).prop_map(|producer| Step::NewProducerEpoch { producer }),
         2 => Just(Step::NewLeaderEpoch),
         3 => Just(Step::Flush),
+        2 => prop::collection::vec(0i64..1000, 1..5).prop_map(|timestamps| Step::FlushAround { timestamps }),
         2 => Just(Step::Checkpoint),
         1 => (0.0..1.1).prop_map(|to| Step::Truncate { to }),
         1 => (0.0..1.0).prop_map(|to| Step::DeleteRecords { to }),
@@ -293,6 +298,15 @@ impl<F: Machine> Run<F> {
                 self.log().flush(NOW).unwrap();
                 self.model.flushed = self.model.end;
             }
+            Step::FlushAround { timestamps } => {
+                let flush = self.log().begin_flush();
+                let flushed_to = self.model.end;
+                assert_eq!(flush.end_offset().0, flushed_to);
+                self.append(0, Codec::None, &timestamps, false);
+                let flushed = flush.run().unwrap();
+                self.log().finish_flush(flushed, NOW);
+                self.model.flushed = flushed_to;
+            }
             Step::Checkpoint => self.model.checkpointed = self.log().recovery_point().0,
             Step::Truncate { to } => self.truncate(to),
             Step::DeleteRecords { to } => {
@@ -334,7 +348,8 @@ impl<F: Machine> Run<F> {
                     end == self.model.start || self.model.batches.iter().any(|batch| batch.end() == end),
                     "{end} is inside a batch"
                 );
-                // Recovery may have cut below the recovery point that is checkpointed, which a broker then writes anew.
+                // Recovery may have cut below the recovery point that is checkpointed, which a broker then
+                // writes anew.
                 self.model.cut(end);
                 self.model.checkpointed = self.log().recovery_point().0;
                 self.give_up_producers();
@@ -482,7 +497,8 @@ impl<F: Machine> Run<F> {
             .collect()
     }
 
-    /// A crash may lose what was known of a producer by records that are deleted. Then it is replaced by another one.
+    /// A crash may lose what was known of a producer by records that are deleted. Then it is replaced by
+    /// another one.
     fn give_up_producers(&mut self) {
         for producer in 1..5 {
             let found = self.log.as_ref().unwrap().producers().get(self.model.id(producer)).copied();

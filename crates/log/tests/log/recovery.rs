@@ -274,13 +274,15 @@ fn recovery_writes_the_indexes_that_appending_would() {
     }
     open(disk.clone(), &hostile_partition(), config, unclean(0));
     let after = kinds.map(|name| content(&disk, name));
-    // The rule while appending counts the bytes since the entry before; so does recovery, from the entry's own position.
+    // The rule while appending counts the bytes since the entry before; so does recovery, from the entry's
+    // own position.
     assert_eq!(after, before);
 }
 
 #[test]
 fn deleted_files_go_and_interrupted_swaps_are_finished() {
-    // What a cleaner leaves that was killed after renaming its output to .swap: segments 0 and 3 are to become one.
+    // What a cleaner leaves that was killed after renaming its output to .swap: segments 0 and 3 are to
+    // become one.
     let disk = killed(8);
     let both =
         [content(&disk, "00000000000000000000.log"), content(&disk, "00000000000000000003.log")].concat();
