@@ -171,6 +171,8 @@ impl<F: Files> Log<F> {
         let is_new = names.is_none();
         if is_new {
             files.create_directory(directory)?;
+            // Empty until the first flush that knows an epoch; Kafka's tools expect it to be there.
+            files.open(&directory.join(LEADER_EPOCH_CHECKPOINT), Open::Create)?;
         }
         let names = names.unwrap_or_default();
         let has_metadata = names.iter().any(|entry| entry.name == PARTITION_METADATA);
@@ -205,7 +207,7 @@ impl<F: Files> Log<F> {
             truncations: 0,
             written: is_new,
             // A process that was killed may not have synced the names it made.
-            name_changes: u64::from(!opening.clean),
+            name_changes: u64::from(is_new || !opening.clean),
             names_synced: 0,
             name_unsynced: is_new || !opening.clean,
             epochs,
