@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use ottla_model::Timestamp;
+use ottla_model::{Timestamp, TopicPartition};
 use ottla_protocol::ErrorCode;
 
+use crate::clock::{Moment, Now};
 use crate::member::Member;
-use crate::offsets::{CommitRefusal, Committer, Offsets};
+use crate::offsets::{Committer, Offsets};
+use crate::subscription::{CONSUMER_PROTOCOL_TYPE, subscribed_topics};
 
 /// Names a request that waits for its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -181,7 +183,7 @@ enum Storing {
     /// Assignments of a generation, by member.
     Assignments { generation: i32, assignments: BTreeMap<String, Bytes> },
     /// A static member came back with another id, and takes its place without a rebalance.
-    Replacement { request: RequestId, old_id: String, new_id: String, answer: JoinAnswer },
+    Replacement { request: RequestId, before: Box<Member>, new_id: String, answer: JoinAnswer },
     /// Nobody is left; nothing waits for it.
     Emptied,
 }
@@ -189,7 +191,7 @@ enum Storing {
 /// A rebalance that waits for members.
 #[derive(Debug, Clone, Copy)]
 struct Rebalance {
-    deadline: Timestamp,
+    deadline: Moment,
     /// The first rebalance of a group waits out its delay even if everyone seems to be there.
     initial: Option<InitialDelay>,
 }
@@ -218,11 +220,13 @@ pub struct Group {
     /// Member ids by instance id.
     instances: BTreeMap<String, String>,
     /// Ids that were given out and have not joined yet, with the end of their patience.
-    pending_members: BTreeMap<String, Timestamp>,
+    pending_members: BTreeMap<String, Moment>,
     rebalance: Option<Rebalance>,
     /// Until when the members of this generation must have synced.
-    sync_deadline: Option<Timestamp>,
+    sync_deadline: Option<Moment>,
     synced: BTreeSet<String>,
+    /// Topics that the members of this generation read; `None` where that cannot be known.
+    subscribed: Option<BTreeSet<String>>,
     storing: BTreeMap<u64, Storing>,
     next_number: u64,
     pub offsets: Offsets,
@@ -230,12 +234,12 @@ pub struct Group {
 
 impl Group {
     /// A group that nobody has joined yet.
-    pub fn new(id: &str, config: GroupConfig, now: Timestamp) -> Group {
+    pub fn new(id: &str, config: GroupConfig, now: Now) -> Group {
         Group {
             id: id.to_owned(),
             config,
             state: State::Empty,
-            state_timestamp: now,
+            state_timestamp: now.wall,
             protocol_type: None,
             protocol: None,
             generation: 0,
@@ -247,6 +251,7 @@ impl Group {
             rebalance: None,
             sync_deadline: None,
             synced: BTreeSet::new(),
+            subscribed: None,
             storing: BTreeMap::new(),
             next_number: 0,
             offsets: Offsets::default(),
@@ -254,7 +259,7 @@ impl Group {
     }
 
     /// Takes over a group from the log. Every member's session starts anew.
-    pub fn load(id: &str, config: GroupConfig, stored: StoredGroup, now: Timestamp) -> Group {
+    pub fn load(id: &str, config: GroupConfig, stored: StoredGroup, now: Now) -> Group {
         let mut group = Group::new(id, config, now);
         let named = |name: String| (!name.is_empty()).then_some(name);
         group.protocol_type = named(stored.protocol_type);
@@ -277,6 +282,11 @@ impl Group {
             group.state = State::Stable;
             group.protocol = named(protocol);
             group.leader = stored.leader;
+        }
+        group.subscribed = group.topics_of_members();
+        if group.members.len() > config.size_max {
+            // `group.max.size` was lowered: those who join again first stay. Nobody waits yet, so nobody is to be told.
+            group.prepare_rebalance(now, &mut Vec::new());
         }
         group
     }
@@ -322,7 +332,7 @@ impl Group {
     }
 
     /// When [`Group::tick`] has something to do, if nothing happens before.
-    pub fn next_deadline(&self) -> Option<Timestamp> {
+    pub fn next_deadline(&self) -> Option<Moment> {
         let members = self.members.values().filter_map(Member::expires_at);
         let pending = self.pending_members.values().copied();
         let rebalance = self.rebalance.map(|rebalance| rebalance.deadline);
@@ -332,13 +342,15 @@ impl Group {
     // ---- requests ----
 
     /// A member joins, or joins again. The answer is an effect, now or later.
-    pub fn join(&mut self, request: JoinRequest, id: RequestId, now: Timestamp, effects: &mut Vec<Effect>) {
+    pub fn join(&mut self, request: JoinRequest, id: RequestId, now: Now, effects: &mut Vec<Effect>) {
         if let Err(error) = self.check_join(&request) {
             let member_id = request.member_id;
+            if error == ErrorCode::GroupMaxSizeReached {
+                self.pending_members.remove(&member_id);
+                self.drop_member(&member_id, effects);
+            }
             effects.push(Effect::AnswerJoin { request: id, answer: JoinAnswer::refused(error, member_id) });
-            return;
-        }
-        if request.member_id.is_empty() {
+        } else if request.member_id.is_empty() {
             self.join_as_unknown(request, id, now, effects);
         } else {
             self.join_as_known(request, id, now, effects);
@@ -346,7 +358,7 @@ impl Group {
         self.complete_join_if_all_are_there(now, effects);
     }
 
-    fn check_join(&mut self, request: &JoinRequest) -> Result<(), ErrorCode> {
+    fn check_join(&self, request: &JoinRequest) -> Result<(), ErrorCode> {
         let GroupConfig { session_timeout_ms_min, session_timeout_ms_max, .. } = self.config;
         if !(session_timeout_ms_min..=session_timeout_ms_max).contains(&request.session_timeout_ms) {
             return Err(ErrorCode::InvalidSessionTimeout);
@@ -355,9 +367,6 @@ impl Group {
             return Err(ErrorCode::CoordinatorNotAvailable);
         }
         if !self.has_room_for(&request.member_id) {
-            let leaving = request.member_id.clone();
-            self.pending_members.remove(&leaving);
-            self.remove(&leaving);
             return Err(ErrorCode::GroupMaxSizeReached);
         }
         if !self.can_do(&request.protocol_type, &request.protocols) {
@@ -389,19 +398,13 @@ impl Group {
             && protocols.iter().any(|(name, _)| self.members.values().all(|member| member.supports(name)))
     }
 
-    fn join_as_unknown(
-        &mut self,
-        request: JoinRequest,
-        id: RequestId,
-        now: Timestamp,
-        effects: &mut Vec<Effect>,
-    ) {
+    fn join_as_unknown(&mut self, request: JoinRequest, id: RequestId, now: Now, effects: &mut Vec<Effect>) {
         let new_id = request.new_member_id.clone();
         let known = request.instance_id.as_ref().and_then(|instance| self.instances.get(instance)).cloned();
         match (known, &request.instance_id) {
             (Some(old_id), _) => self.replace_static(old_id, request, id, now, effects),
             (None, None) if request.requires_known_member_id => {
-                let patience = Timestamp(now.0 + i64::from(request.session_timeout_ms));
+                let patience = now.after(i64::from(request.session_timeout_ms));
                 self.pending_members.insert(new_id.clone(), patience);
                 let answer = JoinAnswer::refused(ErrorCode::MemberIdRequired, new_id);
                 effects.push(Effect::AnswerJoin { request: id, answer });
@@ -410,13 +413,7 @@ impl Group {
         }
     }
 
-    fn join_as_known(
-        &mut self,
-        request: JoinRequest,
-        id: RequestId,
-        now: Timestamp,
-        effects: &mut Vec<Effect>,
-    ) {
+    fn join_as_known(&mut self, request: JoinRequest, id: RequestId, now: Now, effects: &mut Vec<Effect>) {
         let member_id = request.member_id.clone();
         if self.pending_members.remove(&member_id).is_some() && request.instance_id.is_none() {
             self.add(member_id, request, id, now, effects);
@@ -452,7 +449,7 @@ impl Group {
         member_id: String,
         request: JoinRequest,
         id: RequestId,
-        now: Timestamp,
+        now: Now,
         effects: &mut Vec<Effect>,
     ) {
         let mut member = Member::new(
@@ -473,7 +470,9 @@ impl Group {
         }
         self.pending_members.remove(&member_id);
         self.insert(member);
-        if let Some(Rebalance { initial: Some(initial), .. }) = &mut self.rebalance {
+        if let Some(Rebalance { initial: Some(initial), .. }) = &mut self.rebalance
+            && self.generation == 0
+        {
             initial.member_came = true;
         }
         self.prepare_rebalance(now, effects);
@@ -485,7 +484,7 @@ impl Group {
         member_id: &str,
         request: JoinRequest,
         id: RequestId,
-        now: Timestamp,
+        now: Now,
         effects: &mut Vec<Effect>,
     ) {
         let Some(member) = self.members.get_mut(member_id) else { return };
@@ -494,20 +493,14 @@ impl Group {
         member.rebalance_timeout_ms = request.rebalance_timeout_ms;
         member.seen(now);
         if let Some(replaced) = member.awaiting_join.replace(id) {
-            // The client has given that one up, or it would not ask again.
-            let answer = JoinAnswer::refused(ErrorCode::UnknownMemberId, member_id.to_owned());
+            // The client has given that one up, or it would not ask again. If not, it is told to ask again.
+            let answer = JoinAnswer::refused(ErrorCode::RebalanceInProgress, member_id.to_owned());
             effects.push(Effect::AnswerJoin { request: replaced, answer });
         }
     }
 
     /// Tells a member about the present generation once more.
-    fn answer_with_present(
-        &mut self,
-        member_id: &str,
-        id: RequestId,
-        now: Timestamp,
-        effects: &mut Vec<Effect>,
-    ) {
+    fn answer_with_present(&mut self, member_id: &str, id: RequestId, now: Now, effects: &mut Vec<Effect>) {
         if let Some(member) = self.members.get_mut(member_id) {
             member.seen(now);
         }
@@ -539,12 +532,16 @@ impl Group {
     }
 
     /// A static member is back under another id: it takes its old place, and whoever still uses the old id is fenced.
+    ///
+    /// If the group is stable and would choose the same protocol again, the member goes on with its old assignment, without
+    /// a rebalance. Kafka does so even if it subscribes to other topics now, of which it would then get none; here that
+    /// makes the others share anew.
     fn replace_static(
         &mut self,
         old_id: String,
         request: JoinRequest,
         id: RequestId,
-        now: Timestamp,
+        now: Now,
         effects: &mut Vec<Effect>,
     ) {
         let new_id = request.new_member_id.clone();
@@ -557,43 +554,35 @@ impl Group {
             let answer = SyncAnswer::refused(ErrorCode::FencedInstanceId);
             effects.push(Effect::AnswerSync { request: waiting, answer });
         }
-        let before = self.chosen_with(&member);
+        let before = Box::new(member.clone());
         member.id = new_id.clone();
-        let old_protocols = std::mem::replace(&mut member.protocols, request.protocols);
+        member.protocols = request.protocols;
         member.session_timeout_ms = request.session_timeout_ms;
         member.rebalance_timeout_ms = request.rebalance_timeout_ms;
         member.client_id = request.client_id;
         member.client_host = request.client_host;
         member.seen(now);
-        let after = self.chosen_with(&member);
         let was_leader = self.leader.as_deref() == Some(old_id.as_str());
         if was_leader {
             self.leader = Some(new_id.clone());
         }
-        let same_wishes = old_protocols == member.protocols;
         self.insert(member);
         match self.state {
-            State::Stable if before == after && same_wishes => {
+            State::Stable if self.goes_on_with(&before, &new_id) => {
                 let mut answer = self.join_answer(&new_id);
-                if !request.can_skip_assignment {
-                    // An older leader would assign anew and nobody would take part: it is told that another one leads.
-                    answer.leader = if was_leader { old_id.clone() } else { answer.leader };
-                    answer.members = Vec::new();
-                } else {
+                if request.can_skip_assignment {
                     answer.skip_assignment = was_leader;
+                } else {
+                    // An older leader would assign anew and nobody would take part: it is told that another one leads.
+                    answer.leader = if was_leader { old_id } else { answer.leader };
+                    answer.members = Vec::new();
                 }
-                let storing = Storing::Replacement { request: id, old_id, new_id, answer };
+                let storing = Storing::Replacement { request: id, before, new_id, answer };
                 self.store(storing, BTreeMap::new(), effects);
             }
-            State::PreparingRebalance => {
-                if let Some(member) = self.members.get_mut(&new_id) {
-                    member.awaiting_join = Some(id);
-                }
-            }
+            State::PreparingRebalance => self.await_join(&new_id, id),
             State::Stable | State::CompletingRebalance => {
-                if let Some(member) = self.members.get_mut(&new_id) {
-                    member.awaiting_join = Some(id);
-                }
+                self.await_join(&new_id, id);
                 self.prepare_rebalance(now, effects);
             }
             State::Empty | State::Dead => {
@@ -603,14 +592,27 @@ impl Group {
         }
     }
 
-    /// The protocol that would be chosen with `member` among the others.
-    fn chosen_with(&self, member: &Member) -> Option<String> {
-        let all: Vec<&Member> = self.members.values().chain([member]).collect();
-        choose_protocol(&all)
+    /// Whether a static member that was `before` and has come back as `new_id` can do with the present assignments.
+    fn goes_on_with(&self, before: &Member, new_id: &str) -> bool {
+        let Some(after) = self.members.get(new_id) else { return false };
+        let all: Vec<&Member> = self.members.values().collect();
+        let Some(protocol) = choose_protocol(&all).filter(|chosen| self.protocol.as_ref() == Some(chosen))
+        else {
+            return false;
+        };
+        // Not the bytes as they are: sticky assignors put into them what a member owned before it stopped.
+        let topics = |member: &Member| subscribed_topics(&member.metadata(&protocol));
+        self.protocol_type() != Some(CONSUMER_PROTOCOL_TYPE) || topics(before) == topics(after)
+    }
+
+    fn await_join(&mut self, member_id: &str, id: RequestId) {
+        if let Some(member) = self.members.get_mut(member_id) {
+            member.awaiting_join = Some(id);
+        }
     }
 
     /// A member asks for its assignment; the leader brings everyone's. The answer is an effect, now or later.
-    pub fn sync(&mut self, request: SyncRequest, id: RequestId, now: Timestamp, effects: &mut Vec<Effect>) {
+    pub fn sync(&mut self, request: SyncRequest, id: RequestId, now: Now, effects: &mut Vec<Effect>) {
         let refuse = |error| Effect::AnswerSync { request: id, answer: SyncAnswer::refused(error) };
         if let Err(error) = self.check_sync(&request) {
             effects.push(refuse(error));
@@ -620,13 +622,14 @@ impl Group {
             State::Empty | State::Dead => effects.push(refuse(ErrorCode::UnknownMemberId)),
             State::PreparingRebalance => effects.push(refuse(ErrorCode::RebalanceInProgress)),
             State::Stable => {
+                self.note_synced(&request.member_id);
                 let Some(member) = self.members.get_mut(&request.member_id) else { return };
                 member.seen(now);
                 let assignment = member.assignment.clone();
                 effects.push(Effect::AnswerSync { request: id, answer: self.sync_answer(assignment) });
             }
             State::CompletingRebalance => {
-                self.synced.insert(request.member_id.clone());
+                self.note_synced(&request.member_id);
                 if let Some(member) = self.members.get_mut(&request.member_id)
                     && let Some(replaced) = member.awaiting_sync.replace(id)
                 {
@@ -646,6 +649,18 @@ impl Group {
                     self.store(storing, assignments, effects);
                 }
             }
+        }
+    }
+
+    /// Once all members have asked for their assignments, nobody is waited for any more.
+    fn note_synced(&mut self, member_id: &str) {
+        self.synced.insert(member_id.to_owned());
+        self.stop_waiting_for_syncs_if_all_came();
+    }
+
+    fn stop_waiting_for_syncs_if_all_came(&mut self) {
+        if self.members.keys().all(|member| self.synced.contains(member)) {
+            self.sync_deadline = None;
         }
     }
 
@@ -683,7 +698,7 @@ impl Group {
         member_id: &str,
         generation: i32,
         instance_id: Option<&str>,
-        now: Timestamp,
+        now: Now,
     ) -> ErrorCode {
         if let Err(error) = self.check_member(member_id, instance_id) {
             return error;
@@ -705,12 +720,7 @@ impl Group {
     }
 
     /// Members leave; answers each.
-    pub fn leave(
-        &mut self,
-        leaving: &[Leaving],
-        now: Timestamp,
-        effects: &mut Vec<Effect>,
-    ) -> Vec<ErrorCode> {
+    pub fn leave(&mut self, leaving: &[Leaving], now: Now, effects: &mut Vec<Effect>) -> Vec<ErrorCode> {
         let mut went = false;
         let answers = leaving
             .iter()
@@ -740,7 +750,7 @@ impl Group {
     }
 
     /// Whether a commit may be taken.
-    pub fn check_commit(&mut self, committer: Committer<'_>, now: Timestamp) -> Result<(), CommitRefusal> {
+    pub fn check_commit(&mut self, committer: Committer<'_>, now: Now) -> Result<(), ErrorCode> {
         let Committer { generation, member_id, instance_id } = committer;
         if self.state == State::Dead {
             return Err(ErrorCode::CoordinatorNotAvailable);
@@ -766,6 +776,86 @@ impl Group {
         Ok(())
     }
 
+    /// Offsets whose time is over (KIP-211), measured by the wall clock since:
+    ///
+    /// ```text
+    /// nobody is in the group               the group became empty
+    /// consumers are, but not of the topic  the commit
+    /// the group never had members          the commit
+    /// anything else                        never
+    /// ```
+    ///
+    /// An offset that came with a time of its own to expire goes by that, in the same cases.
+    pub fn expired_offsets(&self, now: Now, retention_ms: i64) -> Vec<TopicPartition> {
+        let nothing = BTreeSet::new();
+        let (since_empty, in_use) = match (self.protocol_type(), self.state, &self.subscribed) {
+            (None, _, _) => (None, &nothing),
+            // Groups that Kafka stored before 2.1 do not tell since when they are empty.
+            (Some(_), State::Empty, _) => {
+                (Some(self.state_timestamp).filter(|at| *at > Timestamp::NONE), &nothing)
+            }
+            (Some(CONSUMER_PROTOCOL_TYPE), State::Stable, Some(subscribed)) => (None, subscribed),
+            (Some(_), _, _) => return Vec::new(),
+        };
+        self.offsets.expired(|partition, committed| {
+            let over = match committed.expires_at {
+                Some(at) => now.wall >= at,
+                None => now.wall.0 - since_empty.unwrap_or(committed.committed_at).0 >= retention_ms,
+            };
+            over && !in_use.contains(partition.topic.as_str())
+        })
+    }
+
+    /// Whether the group may be deleted.
+    pub fn check_delete(&self) -> Result<(), ErrorCode> {
+        match self.state {
+            State::Empty => Ok(()),
+            State::Dead => Err(ErrorCode::GroupIdNotFound),
+            State::PreparingRebalance | State::CompletingRebalance | State::Stable => {
+                Err(ErrorCode::NonEmptyGroup)
+            }
+        }
+    }
+
+    /// Whether offsets may be deleted at all; [`Group::is_subscribed_to`] tells of which topics they may not.
+    pub fn check_delete_offsets(&self) -> Result<(), ErrorCode> {
+        match self.state {
+            State::Dead => Err(ErrorCode::GroupIdNotFound),
+            State::Empty => Ok(()),
+            _ if self.protocol_type() == Some(CONSUMER_PROTOCOL_TYPE) => Ok(()),
+            _ => Err(ErrorCode::NonEmptyGroup),
+        }
+    }
+
+    /// Whether some member reads the topic, as far as is known: what cannot be known is taken for true.
+    pub fn is_subscribed_to(&self, topic: &str) -> bool {
+        match (&self.subscribed, self.state) {
+            (_, State::Empty | State::Dead) => false,
+            (Some(subscribed), _) => subscribed.contains(topic),
+            (None, _) => true,
+        }
+    }
+
+    /// A group of which nothing is left that anybody could ask for.
+    pub fn is_forgotten(&self) -> bool {
+        self.state == State::Empty
+            && self.pending_members.is_empty()
+            && self.storing.is_empty()
+            && self.offsets.is_empty()
+    }
+
+    /// What the members of this generation subscribe to together.
+    fn topics_of_members(&self) -> Option<BTreeSet<String>> {
+        if self.protocol_type() != Some(CONSUMER_PROTOCOL_TYPE) {
+            return None;
+        }
+        let mut topics = BTreeSet::new();
+        for member in self.members.values() {
+            topics.append(&mut subscribed_topics(&self.subscription(member))?);
+        }
+        Some(topics)
+    }
+
     fn check_member(&self, member_id: &str, instance_id: Option<&str>) -> Result<(), ErrorCode> {
         if let Some(instance) = instance_id {
             match self.instances.get(instance) {
@@ -780,7 +870,7 @@ impl Group {
     // ---- rebalancing ----
 
     /// Begins a rebalance, if none is waiting for members already.
-    fn prepare_rebalance(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
+    fn prepare_rebalance(&mut self, now: Now, effects: &mut Vec<Effect>) {
         if !matches!(self.state, State::Empty | State::CompletingRebalance | State::Stable) {
             return;
         }
@@ -792,12 +882,14 @@ impl Group {
         self.rebalance = Some(if self.state == State::Empty {
             let delay = i64::from(self.config.initial_rebalance_delay_ms).min(timeout_ms);
             Rebalance {
-                deadline: Timestamp(now.0 + delay),
+                deadline: now.after(delay),
                 initial: Some(InitialDelay { left_ms: timeout_ms - delay, member_came: false }),
             }
         } else {
-            Rebalance { deadline: Timestamp(now.0 + timeout_ms), initial: None }
+            Rebalance { deadline: now.after(timeout_ms), initial: None }
         });
+        self.sync_deadline = None;
+        self.synced.clear();
         self.enter(State::PreparingRebalance, now);
     }
 
@@ -806,14 +898,12 @@ impl Group {
         self.members.values().map(|member| i64::from(member.rebalance_timeout_ms)).max().unwrap_or(0).max(0)
     }
 
-    fn enter(&mut self, state: State, now: Timestamp) {
+    fn enter(&mut self, state: State, now: Now) {
         self.state = state;
-        self.state_timestamp = now;
-        self.sync_deadline = None;
-        self.synced.clear();
+        self.state_timestamp = now.wall;
     }
 
-    fn complete_join_if_all_are_there(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
+    fn complete_join_if_all_are_there(&mut self, now: Now, effects: &mut Vec<Effect>) {
         let Some(Rebalance { initial: None, .. }) = self.rebalance else { return };
         let all_joined = self.members.values().all(|member| member.awaiting_join.is_some());
         if all_joined && self.pending_members.is_empty() {
@@ -822,7 +912,7 @@ impl Group {
     }
 
     /// The waiting is over: a new generation begins with those who came.
-    fn complete_join(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
+    fn complete_join(&mut self, now: Now, effects: &mut Vec<Effect>) {
         let absent: Vec<String> = self
             .members
             .values()
@@ -830,7 +920,7 @@ impl Group {
             .map(|member| member.id.clone())
             .collect();
         for member_id in absent {
-            self.remove(&member_id);
+            self.take_out(&member_id);
         }
         let joined =
             |group: &Group, id: &str| group.members.get(id).is_some_and(|m| m.awaiting_join.is_some());
@@ -840,7 +930,7 @@ impl Group {
                 Some(successor) => self.leader = Some(successor),
                 // Only static members are left, and none has come: they get another round until their sessions end.
                 None if !self.members.is_empty() => {
-                    let deadline = Timestamp(now.0 + self.rebalance_timeout_ms());
+                    let deadline = now.after(self.rebalance_timeout_ms());
                     self.rebalance = Some(Rebalance { deadline, initial: None });
                     return;
                 }
@@ -851,14 +941,16 @@ impl Group {
         self.generation += 1;
         if self.members.is_empty() {
             self.protocol = None;
+            self.subscribed = self.topics_of_members();
             self.enter(State::Empty, now);
             self.store(Storing::Emptied, BTreeMap::new(), effects);
             return;
         }
         let all: Vec<&Member> = self.members.values().collect();
         self.protocol = choose_protocol(&all);
+        self.subscribed = self.topics_of_members();
         self.enter(State::CompletingRebalance, now);
-        self.sync_deadline = Some(Timestamp(now.0 + self.rebalance_timeout_ms()));
+        self.sync_deadline = Some(now.after(self.rebalance_timeout_ms()));
         let ids: Vec<String> = self.members.keys().cloned().collect();
         for id in ids {
             let answer = self.join_answer(&id);
@@ -872,7 +964,7 @@ impl Group {
     }
 
     /// A member is gone: the others have to share anew.
-    fn member_went(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
+    fn member_went(&mut self, now: Now, effects: &mut Vec<Effect>) {
         match self.state {
             State::Stable | State::CompletingRebalance => {
                 self.prepare_rebalance(now, effects);
@@ -884,15 +976,15 @@ impl Group {
     }
 
     /// Does what is due: members that were not heard of are given up, rebalances that waited long enough go on.
-    pub fn tick(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
+    pub fn tick(&mut self, now: Now, effects: &mut Vec<Effect>) {
         let pending = self.pending_members.len();
-        self.pending_members.retain(|_, patience| *patience > now);
+        self.pending_members.retain(|_, patience| !now.is_past(*patience));
         let mut went = self.pending_members.len() < pending;
 
         let expired: Vec<String> = self
             .members
             .values()
-            .filter(|member| member.expires_at().is_some_and(|at| at <= now))
+            .filter(|member| member.expires_at().is_some_and(|at| now.is_past(at)))
             .map(|member| member.id.clone())
             .collect();
         for member_id in &expired {
@@ -900,7 +992,7 @@ impl Group {
         }
         went |= !expired.is_empty();
 
-        if self.sync_deadline.is_some_and(|deadline| deadline <= now) {
+        if self.sync_deadline.is_some_and(|deadline| now.is_past(deadline)) {
             self.sync_deadline = None;
             let silent: Vec<String> =
                 self.members.keys().filter(|member| !self.synced.contains(*member)).cloned().collect();
@@ -912,12 +1004,12 @@ impl Group {
         if went {
             self.member_went(now, effects);
         }
-        if let Some(rebalance) = self.rebalance.filter(|rebalance| rebalance.deadline <= now) {
+        if let Some(rebalance) = self.rebalance.filter(|rebalance| now.is_past(rebalance.deadline)) {
             match rebalance.initial {
                 Some(InitialDelay { left_ms, member_came: true }) if left_ms > 0 => {
                     let delay = i64::from(self.config.initial_rebalance_delay_ms).min(left_ms);
                     self.rebalance = Some(Rebalance {
-                        deadline: Timestamp(now.0 + delay),
+                        deadline: now.after(delay),
                         initial: Some(InitialDelay { left_ms: left_ms - delay, member_came: false }),
                     });
                 }
@@ -959,7 +1051,7 @@ impl Group {
         &mut self,
         number: u64,
         outcome: Result<(), ErrorCode>,
-        now: Timestamp,
+        now: Now,
         effects: &mut Vec<Effect>,
     ) {
         match self.storing.remove(&number) {
@@ -977,10 +1069,10 @@ impl Group {
                     }
                 }
             }
-            Some(Storing::Replacement { request, old_id, new_id, answer }) => match outcome {
+            Some(Storing::Replacement { request, before, new_id, answer }) => match outcome {
                 Ok(()) => effects.push(Effect::AnswerJoin { request, answer }),
                 Err(error) => {
-                    self.take_back_replacement(&old_id, &new_id);
+                    self.take_back_replacement(*before, &new_id, now);
                     let answer = JoinAnswer::refused(error, String::new());
                     effects.push(Effect::AnswerJoin { request, answer });
                 }
@@ -988,16 +1080,19 @@ impl Group {
         }
     }
 
-    fn take_back_replacement(&mut self, old_id: &str, new_id: &str) {
-        let Some(mut member) = self.remove(new_id) else { return };
-        member.id = old_id.to_owned();
-        if self.leader.as_deref() == Some(new_id) {
-            self.leader = Some(old_id.to_owned());
+    /// The log does not know of the new id, so the old one stays.
+    fn take_back_replacement(&mut self, mut before: Member, new_id: &str, now: Now) {
+        if self.remove(new_id).is_none() {
+            return;
         }
-        self.insert(member);
+        if self.leader.as_deref() == Some(new_id) {
+            self.leader = Some(before.id.clone());
+        }
+        before.seen(now);
+        self.insert(before);
     }
 
-    fn assign(&mut self, assignments: &BTreeMap<String, Bytes>, now: Timestamp, effects: &mut Vec<Effect>) {
+    fn assign(&mut self, assignments: &BTreeMap<String, Bytes>, now: Now, effects: &mut Vec<Effect>) {
         self.enter(State::Stable, now);
         let mut answers = Vec::new();
         for member in self.members.values_mut() {
@@ -1021,7 +1116,7 @@ impl Group {
     }
 
     /// The group is deleted, or another broker coordinates it now: whoever waits is told with `error`.
-    pub fn end(&mut self, error: ErrorCode, now: Timestamp, effects: &mut Vec<Effect>) {
+    pub fn end(&mut self, error: ErrorCode, now: Now, effects: &mut Vec<Effect>) {
         self.answer_syncs(error, effects);
         for member in self.members.values_mut() {
             if let Some(request) = member.awaiting_join.take() {
@@ -1029,7 +1124,14 @@ impl Group {
                 effects.push(Effect::AnswerJoin { request, answer });
             }
         }
+        for storing in std::mem::take(&mut self.storing).into_values() {
+            if let Storing::Replacement { request, .. } = storing {
+                let answer = JoinAnswer::refused(error, String::new());
+                effects.push(Effect::AnswerJoin { request, answer });
+            }
+        }
         self.rebalance = None;
+        self.sync_deadline = None;
         self.pending_members.clear();
         self.members.clear();
         self.instances.clear();
@@ -1047,6 +1149,16 @@ impl Group {
         self.members.insert(member.id.clone(), member);
     }
 
+    /// Takes a member out; if it led, the one that has been there longest leads now.
+    fn take_out(&mut self, member_id: &str) -> Option<Member> {
+        let member = self.remove(member_id)?;
+        if self.leader.as_deref() == Some(member_id) {
+            self.leader = self.join_order.first().cloned();
+        }
+        self.stop_waiting_for_syncs_if_all_came();
+        Some(member)
+    }
+
     fn remove(&mut self, member_id: &str) -> Option<Member> {
         let member = self.members.remove(member_id)?;
         self.join_order.retain(|id| id != member_id);
@@ -1056,9 +1168,9 @@ impl Group {
         Some(member)
     }
 
-    /// Removes a member, tells whatever request of it still waits, and finds another leader if it was that.
+    /// Removes a member, and tells whatever request of it still waits.
     fn drop_member(&mut self, member_id: &str, effects: &mut Vec<Effect>) {
-        let Some(mut member) = self.remove(member_id) else { return };
+        let Some(mut member) = self.take_out(member_id) else { return };
         if let Some(request) = member.awaiting_join.take() {
             let answer = JoinAnswer::refused(ErrorCode::UnknownMemberId, member_id.to_owned());
             effects.push(Effect::AnswerJoin { request, answer });
@@ -1066,9 +1178,6 @@ impl Group {
         if let Some(request) = member.awaiting_sync.take() {
             let answer = SyncAnswer::refused(ErrorCode::UnknownMemberId);
             effects.push(Effect::AnswerSync { request, answer });
-        }
-        if self.leader.as_deref() == Some(member_id) {
-            self.leader = self.join_order.first().cloned();
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use ottla_model::Timestamp;
 
+use crate::clock::{Moment, Now};
 use crate::group::RequestId;
 
 /// A member that is new has this long to see its first rebalance end, in milliseconds.
@@ -29,7 +29,7 @@ pub struct Member {
     pub(crate) awaiting_join: Option<RequestId>,
     pub(crate) awaiting_sync: Option<RequestId>,
     /// When it is given up, unless it is heard of before.
-    deadline: Timestamp,
+    deadline: Moment,
 }
 
 impl Member {
@@ -39,7 +39,7 @@ impl Member {
         client: (String, String),
         timeouts_ms: (i32, i32),
         protocols: Vec<(String, Bytes)>,
-        now: Timestamp,
+        now: Now,
     ) -> Member {
         let (client_id, client_host) = client;
         let (session_timeout_ms, rebalance_timeout_ms) = timeouts_ms;
@@ -55,23 +55,23 @@ impl Member {
             is_new: false,
             awaiting_join: None,
             awaiting_sync: None,
-            deadline: Timestamp(now.0 + i64::from(session_timeout_ms)),
+            deadline: now.after(i64::from(session_timeout_ms)),
         }
     }
 
     /// It was heard of: its session starts anew.
-    pub(crate) fn seen(&mut self, now: Timestamp) {
-        self.deadline = Timestamp(now.0 + i64::from(self.session_timeout_ms));
+    pub(crate) fn seen(&mut self, now: Now) {
+        self.deadline = now.after(i64::from(self.session_timeout_ms));
     }
 
     /// It waits in its first rebalance, for which it has more time than a session.
-    pub(crate) fn begin_as_new(&mut self, now: Timestamp) {
+    pub(crate) fn begin_as_new(&mut self, now: Now) {
         self.is_new = true;
-        self.deadline = Timestamp(now.0 + NEW_MEMBER_JOIN_MS);
+        self.deadline = now.after(NEW_MEMBER_JOIN_MS);
     }
 
     /// When it is to be given up; `None` while it waits for us, which proves that it lives.
-    pub(crate) fn expires_at(&self) -> Option<Timestamp> {
+    pub(crate) fn expires_at(&self) -> Option<Moment> {
         let waiting = self.awaiting_join.is_some() || self.awaiting_sync.is_some();
         (self.is_new || !waiting).then_some(self.deadline)
     }

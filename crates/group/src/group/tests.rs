@@ -1,6 +1,7 @@
 use super::*;
 
-const NOW: Timestamp = Timestamp(1_000_000);
+const NOW: Now = Now { wall: Timestamp(1_700_000_000_000), steady: Moment(1_000_000) };
+
 const SESSION_MS: i32 = 10_000;
 const REBALANCE_MS: i32 = 30_000;
 
@@ -14,7 +15,7 @@ const CONFIG: GroupConfig = GroupConfig {
 /// A group and everything it has answered.
 struct Story {
     group: Group,
-    now: Timestamp,
+    now: Now,
     joins: BTreeMap<u64, JoinAnswer>,
     syncs: BTreeMap<u64, SyncAnswer>,
     stores: Vec<(u64, StoredGroup)>,
@@ -95,7 +96,7 @@ impl Story {
     }
 
     fn pass(&mut self, ms: i64) {
-        self.now = Timestamp(self.now.0 + ms);
+        self.now = Now { wall: Timestamp(self.now.wall.0 + ms), steady: self.now.after(ms) };
         let mut effects = Vec::new();
         self.group.tick(self.now, &mut effects);
         self.take_in(effects);
@@ -254,8 +255,8 @@ fn silent_members_are_given_up_and_a_leader_is_succeeded() {
 fn the_next_deadline_is_when_something_happens() {
     let mut story = Story::stable();
     let deadline = story.group.next_deadline().unwrap();
-    assert_eq!(deadline, Timestamp(story.now.0 + i64::from(SESSION_MS)));
-    story.pass(deadline.0 - story.now.0 - 1);
+    assert_eq!(deadline, story.now.after(i64::from(SESSION_MS)));
+    story.pass(deadline.0 - story.now.steady.0 - 1);
     assert_eq!(story.group.state(), State::Stable);
     story.pass(1);
     assert_ne!(story.group.state(), State::Stable);
