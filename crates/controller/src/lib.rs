@@ -13,5 +13,5 @@ pub use assignment::{AssignmentRefusal, assign_replicas};
 pub use election::{Choice, Electorate, after_broker_change, first_state};
 pub use machine::{
     Assignment, Controller, Effect, Event, Expected, IsrAnswer, IsrProposal, IsrRefusal, PartitionOrder,
-    PartitionState, StateWrite, WriteOutcome,
+    PartitionState, PreferredLeader, StateWrite, WriteOutcome,
 };

@@ -51,6 +51,23 @@ pub enum Event {
     IsrProposed(IsrProposal),
     /// A broker is about to leave and asks for its leaderships to be moved away first (ControlledShutdown).
     ShutdownAnnounced(BrokerId),
+    /// These partitions are to be led by their preferred replicas, as far as those can lead (ElectLeaders).
+    PreferredLeadersWanted(Vec<TopicPartition>),
+    /// Time to look whether leaderships are spread as they were meant to be. Brokers that lead too few of the partitions they
+    /// should, by more than so many percent, get them back (`leader.imbalance.per.broker.percentage`).
+    BalanceDue { imbalance_percent_max: u32 },
+}
+
+/// Whether a partition could be led by its preferred replica, the first of its assignment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PreferredLeader {
+    UnknownPartition,
+    BeingDeleted,
+    Leads,
+    /// It lives and is in sync.
+    CanLead,
+    /// It is dead, leaving, or not in sync.
+    Unavailable,
 }
 
 /// A leader's wish for another set of in-sync replicas.
@@ -232,6 +249,10 @@ impl Controller {
             }
             Event::IsrProposed(proposal) => self.isr_proposed(proposal, &mut effects),
             Event::ShutdownAnnounced(broker) => self.shutdown_announced(broker, &mut effects),
+            Event::PreferredLeadersWanted(partitions) => {
+                self.elect_preferred(&partitions.into_iter().collect(), &mut effects);
+            }
+            Event::BalanceDue { imbalance_percent_max } => self.balance(imbalance_percent_max, &mut effects),
         }
         effects
     }
@@ -248,6 +269,26 @@ impl Controller {
             }
         }
         led
+    }
+
+    pub fn preferred_leader(&self, name: &TopicPartition) -> PreferredLeader {
+        let Some(topic) = self.topics.get(&name.topic) else { return PreferredLeader::UnknownPartition };
+        let Some(partition) = topic.partitions.get(&name.partition) else {
+            return PreferredLeader::UnknownPartition;
+        };
+        if topic.deletion.is_some() {
+            return PreferredLeader::BeingDeleted;
+        }
+        let (Some(preferred), Some(state)) = (partition.replicas.first(), &partition.state) else {
+            return PreferredLeader::Unavailable;
+        };
+        if state.leader == *preferred {
+            PreferredLeader::Leads
+        } else if state.isr.contains(preferred) && self.eligible().contains(preferred) {
+            PreferredLeader::CanLead
+        } else {
+            PreferredLeader::Unavailable
+        }
     }
 
     /// Brokers that may lead and be in sync.
@@ -482,6 +523,60 @@ impl Controller {
             (Err(refusal), _) => Err(refusal),
         };
         effects.push(Effect::AnswerIsrProposal { id, answer });
+    }
+
+    fn elect_preferred(&mut self, wanted: &BTreeSet<TopicPartition>, effects: &mut Vec<Effect>) {
+        let mut writes = Vec::new();
+        for name in wanted {
+            if self.preferred_leader(name) != PreferredLeader::CanLead {
+                continue;
+            }
+            let controller_epoch = self.epoch;
+            let topic = self.topics.get_mut(&name.topic);
+            let Some(partition) = topic.and_then(|topic| topic.partitions.get_mut(&name.partition)) else {
+                continue;
+            };
+            let (Some(current), Some(preferred), None) =
+                (&partition.state, partition.replicas.first(), &partition.writing)
+            else {
+                continue;
+            };
+            let state = PartitionState {
+                leader: *preferred,
+                leader_epoch: LeaderEpoch(current.leader_epoch.0 + 1),
+                controller_epoch,
+                ..current.clone()
+            };
+            let expected = Expected::Version(current.partition_epoch);
+            partition.writing = Some(Writing { state: state.clone(), cause: Cause::Election });
+            writes.push(StateWrite { partition: name.clone(), state, expected });
+        }
+        if !writes.is_empty() {
+            effects.push(Effect::WriteStates(writes));
+        }
+    }
+
+    fn balance(&mut self, imbalance_percent_max: u32, effects: &mut Vec<Effect>) {
+        // Of the partitions that each broker should lead: how many, and which it does not.
+        let mut shares: BTreeMap<BrokerId, (usize, Vec<TopicPartition>)> = BTreeMap::new();
+        for (name, topic) in self.topics.iter().filter(|(_, topic)| topic.deletion.is_none()) {
+            for (id, partition) in &topic.partitions {
+                let (Some(preferred), Some(state)) = (partition.replicas.first(), &partition.state) else {
+                    continue;
+                };
+                let (all, missing) = shares.entry(*preferred).or_default();
+                *all += 1;
+                if state.leader != *preferred {
+                    missing.push(TopicPartition::new(name.clone(), *id));
+                }
+            }
+        }
+        let wanted = shares
+            .into_values()
+            .filter(|(all, missing)| missing.len() * 100 > all * imbalance_percent_max as usize)
+            .flat_map(|(_, missing)| missing)
+            .collect();
+        self.elect_preferred(&wanted, effects);
     }
 
     fn shutdown_announced(&mut self, broker: BrokerId, effects: &mut Vec<Effect>) {

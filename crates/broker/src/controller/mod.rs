@@ -12,7 +12,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use ottla_controller::{
     Assignment, Controller, Effect, Event, Expected, IsrAnswer, IsrProposal, PartitionOrder, PartitionState,
-    WriteOutcome,
+    PreferredLeader, WriteOutcome,
 };
 use ottla_model::{BrokerEpoch, BrokerId, TopicName, TopicPartition};
 use ottla_protocol::ErrorCode;
@@ -25,6 +25,7 @@ use ottla_zookeeper::{
     StateWriteError, Versioned, Watch, WatchEvent, ZkError,
 };
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use self::orders::{RequestVersions, Sender};
 use self::peers::{PeerAnswer, Peers};
@@ -34,6 +35,9 @@ use crate::apis::{leader_and_isr, stop_replica, update_metadata};
 use crate::metadata_cache::{BrokerImage, Endpoint};
 use crate::random;
 use crate::server::{Broker, stopping};
+
+/// A new controller looks after so long whether leaderships are spread as they were meant to be.
+const FIRST_BALANCE: Duration = Duration::from_secs(5);
 
 /// How long to wait before trying again what ZooKeeper did not answer.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
@@ -257,6 +261,9 @@ impl Term {
         let (_, mut office_watch) = zookeeper.controller_and_watch().await?;
         let mut states = zookeeper.store().states();
         let mut connection = connection_of(*states.borrow_and_update());
+        let config = &broker.config.controller;
+        let mut balance = interval_at(Instant::now() + FIRST_BALANCE, config.leader_imbalance_check_interval);
+        balance.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 () = stopping(stopped) => return Ok(End::Stopped),
@@ -277,6 +284,10 @@ impl Term {
                         let event = self.read_topics(vec![topic]).await?;
                         self.handle(event).await?;
                     }
+                }
+                _ = balance.tick(), if config.auto_leader_rebalance_enable => {
+                    let imbalance_percent_max = config.leader_imbalance_percentage;
+                    self.handle(Event::BalanceDue { imbalance_percent_max }).await?;
                 }
                 Some(answer) = self.answers.recv() => self.answered(answer).await?,
                 Some(request) = self.requests.recv() => self.asked(request).await?,
@@ -496,6 +507,20 @@ impl Term {
                 let IsrWish { partition, leader_epoch, partition_epoch, isr } = wish;
                 let proposal = IsrProposal { id, partition, leader_epoch, partition_epoch, isr };
                 self.handle(Event::IsrProposed(proposal)).await
+            }
+            ControllerRequest::ElectPreferred { partitions, answer } => {
+                let before: Vec<PreferredLeader> =
+                    partitions.iter().map(|partition| self.core.preferred_leader(partition)).collect();
+                self.handle(Event::PreferredLeadersWanted(partitions.clone())).await?;
+                let outcomes = partitions.iter().zip(before).map(|(partition, before)| match before {
+                    PreferredLeader::CanLead => match self.core.preferred_leader(partition) {
+                        PreferredLeader::Leads => PreferredLeader::CanLead,
+                        after => after,
+                    },
+                    before => before,
+                });
+                let _ = answer.send(Ok(outcomes.collect()));
+                Ok(())
             }
             ControllerRequest::AnnounceShutdown { asking, answer } => {
                 let (broker, _) = asking;

@@ -1,6 +1,6 @@
 //! What brokers ask of the controller, on their way from the requests that carry it to the one task that decides.
 
-use ottla_controller::IsrAnswer;
+use ottla_controller::{IsrAnswer, PreferredLeader};
 use ottla_model::{BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicPartition};
 use ottla_protocol::ErrorCode;
 use parking_lot::Mutex;
@@ -24,6 +24,10 @@ pub type Asking = (BrokerId, BrokerEpoch);
 #[derive(Debug)]
 pub(super) enum ControllerRequest {
     ChangeIsr { asking: Asking, wish: IsrWish, answer: oneshot::Sender<Result<IsrAnswer, ErrorCode>> },
+    ElectPreferred {
+        partitions: Vec<TopicPartition>,
+        answer: oneshot::Sender<Result<Vec<PreferredLeader>, ErrorCode>>,
+    },
     AnnounceShutdown { asking: Asking, answer: oneshot::Sender<Result<Vec<TopicPartition>, ErrorCode>> },
 }
 
@@ -54,6 +58,14 @@ impl ControllerHandle {
 
     pub async fn propose_isr(&self, asking: Asking, wish: IsrWish) -> Result<IsrAnswer, ErrorCode> {
         self.ask(|answer| ControllerRequest::ChangeIsr { asking, wish, answer }).await
+    }
+
+    /// Has partitions led by their preferred replicas. Answers how it stood with each before: those that could lead do now.
+    pub async fn elect_preferred(
+        &self,
+        partitions: Vec<TopicPartition>,
+    ) -> Result<Vec<PreferredLeader>, ErrorCode> {
+        self.ask(|answer| ControllerRequest::ElectPreferred { partitions, answer }).await
     }
 
     /// Answers what the broker still leads and others could lead.

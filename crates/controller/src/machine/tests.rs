@@ -265,3 +265,40 @@ fn a_broker_that_leaves_hands_its_leaderships_over_first() {
     let effects = settle(&mut controller, proposal(1, 1, &[2, 3, 1]));
     assert!(isr_answer(&effects).unwrap().is_ok(), "after its restart it does");
 }
+
+#[test]
+fn preferred_leaders_get_their_partitions_back_when_they_can_lead() {
+    let wanted = || Event::PreferredLeadersWanted(vec![partition("t", 0), partition("nosuch", 0)]);
+    let mut controller = settled();
+    settle(&mut controller, registered(&[(2, 102), (3, 103)]));
+    assert_eq!(controller.preferred_leader(&partition("t", 0)), PreferredLeader::Unavailable, "1 is dead");
+    assert_eq!(settle(&mut controller, wanted()), []);
+
+    settle(&mut controller, registered(&[(1, 201), (2, 102), (3, 103)]));
+    assert_eq!(settle(&mut controller, wanted()), [], "1 lives but is not in sync yet");
+
+    settle(&mut controller, proposal(1, 1, &[2, 3, 1]));
+    assert_eq!(controller.preferred_leader(&partition("t", 0)), PreferredLeader::CanLead);
+    let effects = settle(&mut controller, wanted());
+    let order = leader_orders(&effects, 1)[0];
+    assert_eq!((order.state.leader, order.state.leader_epoch), (BrokerId(1), LeaderEpoch(2)));
+    assert_eq!(order.state.isr, ids(&[2, 3, 1]), "the set stays as it is");
+    assert_eq!(controller.preferred_leader(&partition("t", 0)), PreferredLeader::Leads);
+}
+
+#[test]
+fn only_brokers_that_lead_far_too_few_are_balanced() {
+    for (why, percent, balanced) in
+        [("one of two missing is half", 49, true), ("exactly as many as allowed", 50, false)]
+    {
+        let mut controller = Controller::new(ControllerEpoch(4), false);
+        settle(&mut controller, registered(&[(1, 101), (2, 102)]));
+        settle(&mut controller, read("t", &[&[1, 2]]));
+        settle(&mut controller, registered(&[(2, 102)]));
+        settle(&mut controller, registered(&[(1, 201), (2, 102)]));
+        settle(&mut controller, proposal(1, 1, &[2, 1]));
+        settle(&mut controller, read("u", &[&[1, 2]]));
+        let effects = settle(&mut controller, Event::BalanceDue { imbalance_percent_max: percent });
+        assert_eq!(!leader_orders(&effects, 1).is_empty(), balanced, "{why}");
+    }
+}
