@@ -578,24 +578,30 @@ pub struct FromLeader<'a> {
 
 /// Following a leader on another broker.
 impl HostedPartition {
-    /// `None` while this replica leads, or has no leader.
-    pub fn follower_position(&self, now: Timestamp) -> Result<Option<FollowerPosition>, FollowerFailure> {
+    /// `None` while this replica leads, or has no leader. With it, whether records went:
+    /// the recovery points must then be written before the next append.
+    pub fn follower_position(
+        &self,
+        now: Timestamp,
+    ) -> Result<Option<(FollowerPosition, bool)>, FollowerFailure> {
         let mut state = self.state()?;
         if state.replica.is_leader() || state.replica.leader() == BrokerId::NONE {
             return Ok(None);
         }
         let last_epoch = state.log.leader_epochs().latest().map(|latest| latest.epoch);
-        if last_epoch.is_none() && state.log.log_end_offset() > state.replica.high_watermark() {
-            // Records from before epochs were kept: only what was committed is known to be the leader's too.
+        // Of records from before epochs were kept, only the committed ones are known to be the leader's too.
+        let cut = last_epoch.is_none() && state.log.log_end_offset() > state.replica.high_watermark();
+        if cut {
             let high_watermark = state.replica.high_watermark();
             state.log.truncate_to(high_watermark, now)?;
         }
-        Ok(Some(FollowerPosition {
+        let position = FollowerPosition {
             leader_epoch: state.replica.leader_epoch(),
             offset: state.log.log_end_offset(),
             last_epoch,
             log_start: state.log.log_start_offset(),
-        }))
+        };
+        Ok(Some((position, cut)))
     }
 
     /// Appends what the leader sent, and moves the watermark after the leader's.

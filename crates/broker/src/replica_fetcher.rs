@@ -151,14 +151,15 @@ impl Fetcher {
     /// The partitions to ask for now, and when the next of the others is due.
     fn due(&self) -> (Vec<Asked>, Option<Instant>) {
         let now = Instant::now();
-        let (mut asked, mut next) = (Vec::new(), None::<Instant>);
+        let (mut asked, mut next, mut any_cut) = (Vec::new(), None::<Instant>, false);
         self.following.partitions.lock().retain(|name, followed| {
             if let Some(at) = followed.not_before.filter(|at| *at > now) {
                 next = Some(next.map_or(at, |next| next.min(at)));
                 return true;
             }
             match followed.hosted.follower_position(self.broker.now()) {
-                Ok(Some(position)) => {
+                Ok(Some((position, cut))) => {
+                    any_cut |= cut;
                     asked.push(Asked { hosted: followed.hosted.clone(), position });
                     true
                 }
@@ -169,6 +170,9 @@ impl Fetcher {
                 }
             }
         });
+        if any_cut {
+            self.broker.replicas.checkpoint_recovery_points();
+        }
         (asked, next)
     }
 

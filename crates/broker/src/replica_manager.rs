@@ -184,13 +184,20 @@ impl ReplicaManager {
             deleted: Mutex::default(),
             doomed: Mutex::default(),
         };
+        let mut any_repaired = false;
         for (log_dir, contents) in contents.iter().enumerate() {
-            manager.load(log_dir, contents, now)?;
+            any_repaired |= manager.load(log_dir, contents, now)?;
+        }
+        if any_repaired {
+            // What was recovered may end before its old recovery point, which would hide the loss of records yet to come.
+            manager.checkpoint_recovery_points();
         }
         Ok(manager)
     }
 
-    fn load(&self, log_dir: usize, contents: &Contents, now: Timestamp) -> Result<(), LogDirsError> {
+    /// Whether anything was not as it was left.
+    fn load(&self, log_dir: usize, contents: &Contents, now: Timestamp) -> Result<bool, LogDirsError> {
+        let mut any_repaired = false;
         let dir = self.dirs.read()[log_dir].path().to_owned();
         for damaged in &contents.damaged {
             tracing::warn!(dir = %dir.display(), %damaged, "checkpoint is damaged and taken for empty");
@@ -204,30 +211,32 @@ impl ReplicaManager {
         for (partition, path) in &contents.partitions {
             let topic = self.topic_configs.resolved(&partition.topic);
             let opening = contents.opening(partition, topic.cleanup_policy.compact, jitter_seed(partition));
-            let log = self
+            let (log, repaired) = self
                 .open_log(path, &topic, opening, now)
                 .map_err(|source| LogDirsError::Partition { partition: partition.clone(), source })?;
+            any_repaired |= repaired;
             let high_watermark = contents.high_watermarks.get(partition).copied().unwrap_or(Offset::ZERO);
             self.found.lock().insert(partition.clone(), Found { log, log_dir, high_watermark });
         }
         let mut deleted = self.deleted.lock();
         deleted.extend(contents.deleted.iter().map(|path| (log_dir, path.clone(), now)));
-        Ok(())
+        Ok(any_repaired)
     }
 
+    /// The log, and whether it was not as it was left.
     fn open_log(
         &self,
         path: &Path,
         topic: &TopicConfig,
         opening: Opening,
         now: Timestamp,
-    ) -> Result<Log<Disk>, StorageError> {
+    ) -> Result<(Log<Disk>, bool), StorageError> {
         let config = log_config(topic, self.producer_id_expiration_ms());
         let (log, recovered) = Log::open(Disk, path, config, opening, now)?;
         for finding in &recovered.findings {
             tracing::warn!(path = %path.display(), "{finding}");
         }
-        Ok(log)
+        Ok((log, !recovered.findings.is_empty()))
     }
 
     fn producer_id_expiration_ms(&self) -> i64 {
@@ -357,7 +366,7 @@ impl ReplicaManager {
             compacted: topic.cleanup_policy.compact,
             jitter_seed: jitter_seed(partition),
         };
-        let log = self.open_log(&path, topic, opening, now)?;
+        let (log, _) = self.open_log(&path, topic, opening, now)?;
         tracing::info!(%partition, path = %path.display(), "created log");
         Ok(Found { log, log_dir, high_watermark: Offset::ZERO })
     }
