@@ -44,7 +44,7 @@ fn handle(mut call: Call) -> Result<Reply, DecodeError> {
                 .as_ref()
                 .is_none_or(|keys| keys.iter().any(|key| *key == *config.name))
         };
-        let configs = described.into_iter().filter(wanted).map(|config| row(&request, config));
+        let configs = described.into_iter().filter(wanted).map(|config| row(call.version, &request, config));
         DescribeConfigsResult {
             resource_type: resource.resource_type,
             resource_name: resource.resource_name.clone(),
@@ -92,13 +92,18 @@ fn describe(call: &Call, resource: &DescribeConfigsResource) -> Result<Vec<Descr
     described.map_err(|error| Refusal(ErrorCode::InvalidConfig, error.to_string()))
 }
 
-fn row(request: &DescribeConfigsRequest, config: DescribedConfig) -> DescribeConfigsResourceResult {
+fn row(
+    version: i16,
+    request: &DescribeConfigsRequest,
+    config: DescribedConfig,
+) -> DescribeConfigsResourceResult {
     let synonyms = config.synonyms.iter().filter(|_| request.include_synonyms);
     DescribeConfigsResourceResult {
         name: Str::from(config.name),
         value: config.value.map(Str::from),
         read_only: config.read_only,
-        is_default: config.source == Source::Default,
+        // Only v0 has it; later the source says more.
+        is_default: version == 0 && config.source == Source::Default,
         config_source: config.source as i8,
         is_sensitive: config.sensitive,
         synonyms: synonyms

@@ -30,6 +30,9 @@ pub const NOT_ASKED: i32 = i32::MIN;
 
 fn handle(mut call: Call) -> Result<Reply, DecodeError> {
     let request: MetadataRequest = call.decode()?;
+    if let Some(refused) = refuse_ids(&request, call.version) {
+        return Ok(call.reply(&refused));
+    }
     let wanted = Wanted::of(&request, call.version);
     let mut answer = Answering::new(&call, &request);
     match wanted {
@@ -50,6 +53,20 @@ fn handle(mut call: Call) -> Result<Reply, DecodeError> {
     }
     let (response, missing) = (answer.response, answer.missing);
     Ok(Reply::later(create_missing(call, response, missing)))
+}
+
+/// v10 and v11 have the field for ids already, but do not look topics up by it (KIP-516).
+fn refuse_ids(request: &MetadataRequest, version: i16) -> Option<MetadataResponse> {
+    let topics = request.topics.as_ref().filter(|_| version < 12)?;
+    if !topics.iter().any(|topic| topic.name.is_none() || !topic.topic_id.is_zero()) {
+        return None;
+    }
+    let refused = topics.iter().map(|topic| MetadataResponseTopic {
+        topic_id: topic.topic_id,
+        is_internal: false,
+        ..failed(topic.name.clone().unwrap_or_default(), ErrorCode::InvalidRequest)
+    });
+    Some(MetadataResponse { topics: refused.collect(), ..Default::default() })
 }
 
 enum Wanted {

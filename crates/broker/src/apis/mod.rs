@@ -10,6 +10,7 @@ mod create_topics;
 mod delete_topics;
 mod describe_cluster;
 mod describe_configs;
+mod elect_leaders;
 pub mod fetch;
 mod init_producer_id;
 pub mod leader_and_isr;
@@ -44,6 +45,7 @@ pub const APIS: &[Api] = &[
     delete_topics::API,
     init_producer_id::API,
     describe_configs::API,
+    elect_leaders::API,
     alter_partition::API,
     describe_cluster::API,
 ];

@@ -23,12 +23,19 @@ pub type Asking = (BrokerId, BrokerEpoch);
 
 #[derive(Debug)]
 pub(super) enum ControllerRequest {
-    ChangeIsr { asking: Asking, wish: IsrWish, answer: oneshot::Sender<Result<IsrAnswer, ErrorCode>> },
+    ChangeIsr {
+        asking: Asking,
+        wish: IsrWish,
+        answer: oneshot::Sender<Result<IsrAnswer, ErrorCode>>,
+    },
     ElectPreferred {
         partitions: Vec<TopicPartition>,
         answer: oneshot::Sender<Result<Vec<PreferredLeader>, ErrorCode>>,
     },
-    AnnounceShutdown { asking: Asking, answer: oneshot::Sender<Result<Vec<TopicPartition>, ErrorCode>> },
+    AnnounceShutdown {
+        asking: Asking,
+        answer: oneshot::Sender<Result<Vec<TopicPartition>, ErrorCode>>,
+    },
 }
 
 /// The way to the controller, if it is on this broker.

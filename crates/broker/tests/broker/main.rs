@@ -3,4 +3,6 @@
 mod cluster;
 mod wire;
 
+mod every_version;
 mod fetch_sessions;
+mod leaders;
