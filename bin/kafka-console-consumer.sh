@@ -1,4 +1,4 @@
 #!/bin/sh
 # Prints the records of a topic, one a line. Options: --help
-. "$(dirname -- "$(readlink -f -- "$0")")/ottla.sh"
+. "$(dirname -- "$(readlink -f -- "$0")")/find-ottla.sh"
 exec "$OTTLA" kafka-console-consumer "$@"

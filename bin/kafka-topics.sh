@@ -1,4 +1,4 @@
 #!/bin/sh
 # Creates, lists, describes, alters and deletes topics. Options: --help
-. "$(dirname -- "$(readlink -f -- "$0")")/ottla.sh"
+. "$(dirname -- "$(readlink -f -- "$0")")/find-ottla.sh"
 exec "$OTTLA" kafka-topics "$@"

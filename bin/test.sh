@@ -76,7 +76,7 @@ scripts() {
             echo "apt-get install shellcheck" && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq shellcheck >/dev/null 2>&1
         command -v shellcheck >/dev/null || { echo "shellcheck is not on this machine and cannot be installed" && return $cannot; }
     fi
-    shellcheck --shell=sh --severity=warning --external-sources --source-path=bin bin/kafka-*.sh bin/zookeeper-*.sh bin/quickstart.sh bin/test.sh tests/interop/install.sh .ci/run
+    shellcheck --shell=sh --severity=warning --external-sources --source-path=bin bin/kafka-*.sh bin/zookeeper-*.sh bin/ottla.sh bin/quickstart.sh bin/test.sh tests/interop/install.sh .ci/run
 }
 
 pytest_on() {

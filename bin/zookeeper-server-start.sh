@@ -10,6 +10,6 @@ if [ $# -lt 1 ]; then
     exit 1
 fi
 here=$(dirname -- "$(readlink -f -- "$0")")
-. "$here/ottla.sh"
+. "$here/find-ottla.sh"
 . "$here/servers.sh"
 start_server zookeeper zookeeper "$@"

@@ -43,6 +43,10 @@ def test_hands_every_argument_to_the_tool_of_its_name(shown, script):
     assert shown(BIN / script, "--topic", "with space", "*", "") == [script.removesuffix(".sh"), "--topic", "with space", "*", ""]
 
 
+def test_the_program_itself_has_a_script_too(shown):
+    assert shown(BIN / "ottla.sh", "dev", "--brokers", "3") == ["dev", "--brokers", "3"]
+
+
 def test_servers_get_their_arguments_and_ignore_the_jvm(shown):
     jvm = {"KAFKA_HEAP_OPTS": "-Xmx1G -Xms1G", "KAFKA_OPTS": "-Dx=y", "KAFKA_JVM_PERFORMANCE_OPTS": "-server", "JMX_PORT": "9999"}
     assert shown(BIN / "kafka-server-start.sh", "s.properties", "--override", "a=b", **jvm) == ["broker", "s.properties", "--override", "a=b"]
