@@ -7,6 +7,7 @@ mod config_changes;
 mod controlled_shutdown;
 mod controller;
 mod fetch_session;
+mod group_coordinator;
 mod hosted_partition;
 mod housekeeping;
 mod in_sync_replicas;

@@ -23,6 +23,13 @@ pub fn session_id() -> i32 {
     (half() >> 33).max(1) as i32
 }
 
+/// A version 4 UUID as Java prints it, which ids of group members end in.
+pub fn java_uuid() -> String {
+    let bits = number() & !(0xf << 76) & !(0x3 << 62) | 0x4 << 76 | 0x2 << 62;
+    let digits = format!("{bits:032x}");
+    [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-")
+}
+
 /// A new topic or cluster id.
 pub fn uuid() -> Uuid {
     loop {

@@ -20,6 +20,7 @@ use crate::apis::{Router, fetch};
 use crate::config::{Config, ConfigError, Endpoint, ProtocolVersion};
 use crate::controller::{self, ControllerHandle};
 use crate::fetch_session::FetchSessions;
+use crate::group_coordinator::{self, GroupCoordinator};
 use crate::hosted_partition::HostedPartition;
 use crate::metadata_cache::MetadataCache;
 use crate::producer_ids::ProducerIds;
@@ -47,6 +48,7 @@ pub struct Broker {
     pub controller: ControllerHandle,
     pub fetchers: ReplicaFetchers,
     pub fetch_sessions: fetch::Sessions,
+    pub groups: GroupCoordinator,
     isr_changes: mpsc::UnboundedSender<in_sync_replicas::Change>,
     registration: BrokerRegistration,
     /// The czxid of our registration.
@@ -228,6 +230,7 @@ impl RunningBroker {
         )?;
         let endpoints = advertised(&config, &listeners);
         let (isr_changes, changes) = mpsc::unbounded_channel();
+        let groups = GroupCoordinator::new(&config);
         let fetch_sessions_max = config.network.fetch_sessions_max;
         let broker = Arc::new(Broker {
             id,
@@ -239,6 +242,7 @@ impl RunningBroker {
             replicas,
             zookeeper,
             producer_ids: ProducerIds::default(),
+            groups,
             controller: ControllerHandle::default(),
             fetchers: ReplicaFetchers::default(),
             fetch_sessions: fetch::Sessions::new(FetchSessions::new(fetch_sessions_max)),
@@ -255,6 +259,7 @@ impl RunningBroker {
         let controller = controller::Office::enter(broker.clone(), view.controller, stopped.clone()).await?;
         tasks.spawn(controller.run());
         tasks.spawn(config_changes::watch(broker.clone(), stopped.clone()));
+        tasks.spawn(group_coordinator::run(broker.clone(), stopped.clone()));
         tasks.spawn(in_sync_replicas::run(broker.clone(), changes, stopped.clone()));
         tasks.spawn(housekeeping::run(broker.clone(), stopped));
         let limits = limits(&broker.config);
@@ -279,6 +284,7 @@ impl RunningBroker {
             controlled_shutdown::leave(&self.broker).await;
         }
         self.stop.send_replace(true);
+        self.broker.groups.close();
         for hosted in self.broker.replicas.all() {
             hosted.purgatory().release_all();
         }

@@ -9,13 +9,20 @@ use ottla_protocol::ErrorCode;
 use ottla_zookeeper::records::{EntityConfig, TopicAssignment};
 use ottla_zookeeper::{CreateTopicError, ZkError};
 
-use crate::config::{ConfigError, ProtocolVersion, TopicConfig, TopicOverrides};
+use crate::config::{
+    ConfigError, OffsetsConfig, ProtocolVersion, TopicConfig, TopicOverrides, TransactionConfig,
+};
 use crate::random;
 use crate::server::Broker;
 
+/// Groups and their offsets.
+pub const OFFSETS_TOPIC: &str = "__consumer_offsets";
+/// Transactions.
+pub const TRANSACTIONS_TOPIC: &str = "__transaction_state";
+
 /// Topics that the coordinators write.
 pub fn is_internal(name: &str) -> bool {
-    matches!(name, "__consumer_offsets" | "__transaction_state")
+    matches!(name, OFFSETS_TOPIC | TRANSACTIONS_TOPIC)
 }
 
 /// A topic as somebody asks for it.
@@ -186,17 +193,12 @@ pub async fn create(broker: &Broker, plan: &Plan) -> Result<Uuid, CreateError> {
 
 /// Makes a topic that a client asked the metadata of, with the broker's defaults. One that appeared meanwhile is as good.
 pub async fn auto_create(broker: &Broker, name: &TopicName) -> Result<(), CreateError> {
-    let placement = if is_internal(name) {
-        let (offsets, transactions) = (&broker.config.offsets, &broker.config.transactions);
-        let (partitions, factor) = match name.as_str() {
-            "__consumer_offsets" => (offsets.topic_partitions, offsets.topic_replication_factor),
-            _ => (transactions.topic_partitions, transactions.topic_replication_factor),
-        };
-        Placement::Spread { partitions: Some(partitions), replication_factor: Some(factor.into()) }
-    } else {
-        Placement::Spread { partitions: None, replication_factor: None }
+    let (partitions, replication_factor, config) = match name.as_str() {
+        OFFSETS_TOPIC => offsets_topic(&broker.config.offsets),
+        TRANSACTIONS_TOPIC => transactions_topic(&broker.config.transactions),
+        _ => (None, None, TopicOverrides::new()),
     };
-    let config = TopicOverrides::new();
+    let placement = Placement::Spread { partitions, replication_factor };
     let planned = plan(broker, NewTopic { name: name.clone(), placement, config });
     let created = match planned {
         Ok(plan) => create(broker, &plan).await.map(drop),
@@ -206,6 +208,34 @@ pub async fn auto_create(broker: &Broker, name: &TopicName) -> Result<(), Create
         Err(CreateError::Exists(_)) => Ok(()),
         other => other,
     }
+}
+
+type Shape = (Option<i32>, Option<i32>, TopicOverrides);
+
+/// One batch per commit, compressed as the coordinator chose, the last record of each key kept.
+fn offsets_topic(config: &OffsetsConfig) -> Shape {
+    let overrides = overrides([
+        ("cleanup.policy", "compact".to_owned()),
+        ("compression.type", "producer".to_owned()),
+        ("segment.bytes", config.topic_segment_bytes.to_string()),
+    ]);
+    (Some(config.topic_partitions), Some(config.topic_replication_factor.into()), overrides)
+}
+
+/// The same, but nothing of it may be lost: a transaction half forgotten is worse than none.
+fn transactions_topic(config: &TransactionConfig) -> Shape {
+    let overrides = overrides([
+        ("cleanup.policy", "compact".to_owned()),
+        ("compression.type", "uncompressed".to_owned()),
+        ("min.insync.replicas", config.topic_min_isr.to_string()),
+        ("segment.bytes", config.topic_segment_bytes.to_string()),
+        ("unclean.leader.election.enable", "false".to_owned()),
+    ]);
+    (Some(config.topic_partitions), Some(config.topic_replication_factor.into()), overrides)
+}
+
+fn overrides<const N: usize>(pairs: [(&str, String); N]) -> TopicOverrides {
+    pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
 /// Asks the controller to delete a topic.

@@ -14,8 +14,10 @@ use ottla_protocol::{ApiKey, DecodeError, ErrorCode, Str};
 use ottla_replica::{LeaderAndIsr, OrderOutcome};
 
 use super::{Api, Call};
+use crate::hosted_partition::HostedPartition;
 use crate::replica_manager::ReplicaOrder;
 use crate::server::Broker;
+use crate::topics::OFFSETS_TOPIC;
 
 /// LeaderAndIsr: who leads the partitions that this broker holds replicas of; from the controller only.
 ///
@@ -106,12 +108,14 @@ fn follow(
             },
         };
         match broker.replicas.follow(&order, broker.now()) {
-            Ok((hosted, OrderOutcome::Follower { leader })) if leader != BrokerId::NONE => {
-                broker.fetchers.follow(broker, hosted, leader);
-                Ok(())
-            }
-            Ok(_) => {
-                broker.fetchers.forget(&order.partition);
+            Ok((hosted, outcome)) => {
+                tell_coordinator(broker, &hosted, &order, outcome);
+                match outcome {
+                    OrderOutcome::Follower { leader } if leader != BrokerId::NONE => {
+                        broker.fetchers.follow(broker, hosted, leader);
+                    }
+                    _ => broker.fetchers.forget(&order.partition),
+                }
                 Ok(())
             }
             Err(error) => {
@@ -126,5 +130,22 @@ fn follow(
         partition_index: state.partition_index,
         error_code: outcome.err().unwrap_or(ErrorCode::None) as i16,
         ..Default::default()
+    }
+}
+
+/// Whoever leads a partition of the offsets topic coordinates the groups in it.
+fn tell_coordinator(
+    broker: &Arc<Broker>,
+    hosted: &Arc<HostedPartition>,
+    order: &ReplicaOrder,
+    outcome: OrderOutcome,
+) {
+    if order.partition.topic.as_str() != OFFSETS_TOPIC {
+        return;
+    }
+    let epoch = order.order.leader_epoch;
+    match outcome {
+        OrderOutcome::Leader => broker.groups.elected(broker, hosted, epoch),
+        OrderOutcome::Follower { .. } => broker.groups.resigned(&order.partition, epoch),
     }
 }

@@ -7,17 +7,29 @@ pub mod alter_partition;
 mod api_versions;
 pub mod controlled_shutdown;
 mod create_topics;
+mod delete_groups;
 mod delete_topics;
 mod describe_cluster;
 mod describe_configs;
+mod describe_groups;
 mod elect_leaders;
 pub mod fetch;
+mod find_coordinator;
+mod group_requests;
+mod heartbeat;
 mod init_producer_id;
+mod join_group;
 pub mod leader_and_isr;
+mod leave_group;
+mod list_groups;
 mod list_offsets;
 mod metadata;
+mod offset_commit;
+mod offset_delete;
+mod offset_fetch;
 mod produce;
 pub mod stop_replica;
+mod sync_group;
 pub mod update_metadata;
 
 use std::ops::RangeInclusive;
@@ -40,11 +52,22 @@ pub const APIS: &[Api] = &[
     stop_replica::API,
     update_metadata::API,
     controlled_shutdown::API,
+    offset_commit::API,
+    offset_fetch::API,
+    find_coordinator::API,
+    join_group::API,
+    heartbeat::API,
+    leave_group::API,
+    sync_group::API,
+    describe_groups::API,
+    list_groups::API,
     api_versions::API,
     create_topics::API,
     delete_topics::API,
     init_producer_id::API,
     describe_configs::API,
+    delete_groups::API,
+    offset_delete::API,
     elect_leaders::API,
     alter_partition::API,
     describe_cluster::API,

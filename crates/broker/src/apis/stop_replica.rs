@@ -9,6 +9,7 @@ use ottla_protocol::{ApiKey, DecodeError, ErrorCode, Str};
 
 use super::{Api, Call};
 use crate::server::Broker;
+use crate::topics::OFFSETS_TOPIC;
 
 /// StopReplica: stop replicas, and delete their logs where that is asked; from the controller only.
 ///
@@ -84,5 +85,9 @@ fn stop_replica(broker: &Broker, stop: &Stop<'_>) -> Result<(), ErrorCode> {
     broker.replicas.stop(&partition, stop.leader_epoch, stop.delete, broker.now()).map_err(|error| {
         tracing::error!(%partition, %error, "replica not stopped");
         error.code()
-    })
+    })?;
+    if partition.topic.as_str() == OFFSETS_TOPIC {
+        broker.groups.resigned(&partition, stop.leader_epoch);
+    }
+    Ok(())
 }

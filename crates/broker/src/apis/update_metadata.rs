@@ -1,5 +1,7 @@
 //! UpdateMetadata: the controller's news of the cluster.
 
+use std::sync::Arc;
+
 use ottla_model::{
     BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicName, TopicPartition, Uuid,
 };
@@ -28,7 +30,7 @@ fn handle(mut call: Call) -> Result<Reply, DecodeError> {
 }
 
 /// Takes in the news. Called by the network, and without it by the controller on this very broker.
-pub fn apply(broker: &Broker, version: i16, request: &UpdateMetadataRequest) -> ErrorCode {
+pub fn apply(broker: &Arc<Broker>, version: i16, request: &UpdateMetadataRequest) -> ErrorCode {
     let epochs = (ControllerEpoch(request.controller_epoch), BrokerEpoch(request.broker_epoch));
     if let Err(error) = broker.check_controller(epochs.0, epochs.1) {
         return error;
@@ -50,6 +52,7 @@ pub fn apply(broker: &Broker, version: i16, request: &UpdateMetadataRequest) -> 
         }
     }
     broker.metadata.update(brokers, known, &deleted);
+    broker.groups.partitions_deleted(broker, deleted);
     ErrorCode::None
 }
 

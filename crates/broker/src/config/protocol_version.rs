@@ -80,8 +80,14 @@ impl ProtocolVersion {
 
     /// Listener names in broker registrations (version 4).
     pub const V0_10_0_IV1: ProtocolVersion = level("0.10.0-IV1");
-    /// zstd.
+    /// Rebalance timeouts in records of groups.
+    pub const V0_10_1_IV0: ProtocolVersion = level("0.10.1-IV0");
+    /// zstd, and commits that leave their expiry to the broker.
     pub const V2_1_IV0: ProtocolVersion = level("2.1-IV0");
+    /// Leader epochs in committed offsets.
+    pub const V2_1_IV1: ProtocolVersion = level("2.1-IV1");
+    /// Static members of groups.
+    pub const V2_3_IV0: ProtocolVersion = level("2.3-IV0");
     /// Features in broker registrations (version 5), and the `/feature` znode.
     pub const V2_7_IV0: ProtocolVersion = level("2.7-IV0");
     /// Followers truncate by the epochs in fetch answers.
