@@ -8,7 +8,7 @@ use ottla_broker::RunningBroker;
 use ottla_broker::config::Config;
 
 use super::Command;
-use super::servers::{asked_to_stop, fail, runtime};
+use super::servers::{StopSignal, asked_to_stop, fail, runtime};
 use crate::logging;
 
 pub const COMMAND: Command = Command { name: "broker", about: "run a broker", run };
@@ -31,7 +31,7 @@ fn run(arguments: Vec<String>) -> ExitCode {
     };
     logging::to_stdout();
     match serve(&options) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(signal) => signal.exit_code(),
         Err(reason) => {
             tracing::error!("{reason}");
             fail(reason)
@@ -39,12 +39,12 @@ fn run(arguments: Vec<String>) -> ExitCode {
     }
 }
 
-fn serve(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
+fn serve(options: &Options) -> Result<StopSignal, Box<dyn std::error::Error>> {
     let config = Config::load(&options.properties, &options.overrides)?;
     runtime()?.block_on(async {
         let broker = RunningBroker::start(config).await?;
-        asked_to_stop().await?;
+        let signal = asked_to_stop().await?;
         broker.shutdown().await;
-        Ok(())
+        Ok(signal)
     })
 }

@@ -14,13 +14,12 @@ pub enum PropertyError {
     Unreadable { path: PathBuf, source: std::io::Error },
     #[error("{}: {source}", path.display())]
     Malformed { path: PathBuf, source: ottla_properties::ParseError },
-    #[error("{0:?} is not NAME=VALUE")]
-    NotAPair(String),
     #[error(
         "security.protocol={0} is beyond this client, which speaks PLAINTEXT only; use the port of a PLAINTEXT listener"
     )]
     Security(String),
-    #[error("{name} must be {expected}, not {value:?}")]
+    /// In Kafka's words.
+    #[error("Invalid value {value} for configuration {name}: {expected}")]
     Value { name: String, value: String, expected: &'static str },
 }
 
@@ -39,7 +38,7 @@ impl ClientProperties {
             given.extend(read_file(path)?);
         }
         for pair in pairs {
-            let (name, value) = split(pair)?;
+            let (name, value) = split(pair);
             given.insert(name, value);
         }
         Ok(ClientProperties { given, used: RefCell::default() })
@@ -51,12 +50,29 @@ impl ClientProperties {
         Some(value.trim())
     }
 
+    /// One of the values that the property takes.
+    pub fn choice<T: Copy>(
+        &self,
+        name: &str,
+        flag: Option<&str>,
+        expected: &'static str,
+        choices: &[(&str, T)],
+    ) -> Result<Option<T>, PropertyError> {
+        let Some(text) = flag.or(self.text(name)) else { return Ok(None) };
+        match choices.iter().find(|(choice, _)| *choice == text) {
+            Some((_, value)) => Ok(Some(*value)),
+            None => Err(PropertyError::Value { name: name.to_owned(), value: text.to_owned(), expected }),
+        }
+    }
+
     pub fn number(&self, name: &str) -> Result<Option<u64>, PropertyError> {
-        self.parsed(name, "a whole number, 0 or more", |text| text.parse().ok())
+        self.parsed(name, "Not a number of type LONG, 0 or more", |text| text.parse().ok())
     }
 
     pub fn boolean(&self, name: &str) -> Result<Option<bool>, PropertyError> {
-        self.parsed(name, "true or false", |text| text.to_ascii_lowercase().parse().ok())
+        self.parsed(name, "Expected value to be either true or false", |text| {
+            text.to_ascii_lowercase().parse().ok()
+        })
     }
 
     fn parsed<T>(
@@ -111,10 +127,10 @@ impl ClientProperties {
     }
 }
 
-/// `NAME=VALUE`; later `=` belong to the value.
-pub fn split(pair: &str) -> Result<(String, String), PropertyError> {
-    let (name, value) = pair.split_once('=').ok_or_else(|| PropertyError::NotAPair(pair.to_owned()))?;
-    Ok((name.trim().to_owned(), value.to_owned()))
+/// `NAME=VALUE`; later `=` belong to the value. A name alone stands for an empty value.
+pub fn split(pair: &str) -> (String, String) {
+    let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+    (name.trim().to_owned(), value.to_owned())
 }
 
 /// A Java properties file.
@@ -143,7 +159,22 @@ mod tests {
     fn bad_values_name_the_setting_and_what_it_takes() {
         let given = ClientProperties::new(None, &["linger.ms=soon".to_owned()]).unwrap();
         let error = given.number("linger.ms").unwrap_err();
-        assert_eq!(error.to_string(), "linger.ms must be a whole number, 0 or more, not \"soon\"");
-        assert!(ClientProperties::new(None, &["acks".to_owned()]).is_err());
+        assert_eq!(
+            error.to_string(),
+            "Invalid value soon for configuration linger.ms: Not a number of type LONG, 0 or more"
+        );
+    }
+
+    #[test]
+    fn a_name_alone_has_an_empty_value() {
+        let given = ClientProperties::new(None, &["acks".to_owned()]).unwrap();
+        assert_eq!(given.text("acks"), Some(""));
+    }
+
+    #[test]
+    fn protection_that_cannot_be_given_is_refused() {
+        let given = ClientProperties::new(None, &["security.protocol=SSL".to_owned()]).unwrap();
+        let refused = given.apply_to(&mut ClientOptions::default()).unwrap_err();
+        assert!(matches!(refused, PropertyError::Security(protocol) if protocol == "SSL"));
     }
 }

@@ -3,6 +3,7 @@
 //! `--name value`, `--name=value`, and names cut short as long as only one is meant. A complaint goes to standard error, first
 //! line first, with the options behind it; the exit code is then 1, as in every release of Kafka.
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::builder::ArgAction;
@@ -40,7 +41,8 @@ pub fn refuse<O: Parser>(message: &str) -> ExitCode {
 }
 
 fn complain(mut command: Command, message: &str) -> ExitCode {
-    eprint!("{message}\n{}", command.render_help());
+    // A reader that takes the first line and goes is no reason to panic.
+    let _ = write!(io::stderr(), "{message}\n{}", command.render_help());
     ExitCode::FAILURE
 }
 

@@ -8,70 +8,76 @@ use std::time::Duration;
 
 use clap::Parser;
 use ottla_client::{
-    Address, Admin, Client, ClientOptions, ConnectionOptions, Consumer, ConsumerOptions, Fetched,
-    IsolationLevel, OffsetReset, OffsetSpec,
+    Address, Admin, Client, ClientOptions, Consumer, ConsumerOptions, Fetched, IsolationLevel, OffsetReset,
+    OffsetSpec,
 };
 use ottla_model::{Offset, TopicName, TopicPartition};
-use regex::Regex;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
-use super::Command;
 use super::client_properties::{self, ClientProperties};
-use super::record_formatter::RecordFormat;
-use super::servers::{asked_to_stop, fail, runtime};
+use super::record_formatter::{RecordFormat, WriteError};
+use super::servers::{asked_to_stop, fail};
+use super::tools::{self, Failure};
+use super::topic_filter::TopicFilter;
 use super::zookeeper_brokers::brokers_in_zookeeper;
+use super::{Command, command_line};
 use crate::logging;
 
 pub const COMMAND: Command = Command { name: "kafka-console-consumer", about: "print records as lines", run };
 
 /// Prints the records of a topic, one line each, until it is stopped.
 #[derive(Debug, Parser)]
-#[command(name = "kafka-console-consumer", version)]
+#[command(name = "kafka-console-consumer")]
 struct Options {
     /// The brokers to begin with: HOST:PORT, comma-separated.
-    #[arg(long, value_name = "HOST:PORT,..", required_unless_present = "zookeeper")]
+    #[arg(long, value_name = "HOST:PORT,..")]
     bootstrap_server: Option<String>,
     /// Find the brokers in this ZooKeeper, HOST:PORT with a chroot behind the last (0.8).
     #[arg(long, value_name = "HOST:PORT,..[/CHROOT]", conflicts_with = "bootstrap_server")]
     zookeeper: Option<String>,
     /// The topic to read.
-    #[arg(long, required_unless_present_any = ["include", "blacklist"])]
+    #[arg(long)]
     topic: Option<String>,
     /// Read the topics whose whole names match this regular expression.
-    #[arg(long, visible_alias = "whitelist", value_name = "REGEX", conflicts_with = "topic")]
+    #[arg(long, visible_alias = "whitelist", value_name = "REGEX")]
     include: Option<String>,
     /// Read the topics whose names do not match this regular expression (0.8).
-    #[arg(long, value_name = "REGEX", conflicts_with_all = ["topic", "include"])]
+    #[arg(long, value_name = "REGEX")]
     blacklist: Option<String>,
     /// Read this partition only.
-    #[arg(long, requires = "topic")]
+    #[arg(long, value_name = "N")]
     partition: Option<i32>,
     /// Where to begin: an offset, earliest or latest [default: latest].
-    #[arg(long, allow_hyphen_values = true, requires = "partition")]
+    #[arg(long)]
     offset: Option<String>,
     /// Begin with the first record there is instead of the next one that comes.
-    #[arg(long, conflicts_with = "offset")]
+    #[arg(long)]
     from_beginning: bool,
-    /// Stop after so many records.
+    /// Stop after so many records; -1 never stops.
     #[arg(long, value_name = "N")]
-    max_messages: Option<u64>,
+    max_messages: Option<i64>,
+    /// Not here yet: this consumer joins no group, and reads all partitions by itself.
+    #[arg(long, value_name = "GROUP", hide = true)]
+    group: Option<String>,
     /// Stop when no record has come for so many milliseconds.
-    #[arg(long, visible_alias = "consumer-timeout-ms", value_name = "MS", allow_hyphen_values = true)]
+    #[arg(long, visible_alias = "consumer-timeout-ms", value_name = "MS")]
     timeout_ms: Option<i64>,
     /// read_uncommitted or read_committed.
     #[arg(long, value_name = "LEVEL")]
     isolation_level: Option<String>,
     /// What is printed: print.timestamp, print.partition, print.offset, print.headers, print.key, print.value, key.separator,
-    /// line.separator, headers.separator, null.literal.
-    #[arg(long, value_name = "NAME=VALUE")]
+    /// line.separator, headers.separator, null.literal, key.deserializer, value.deserializer, headers.deserializer.
+    #[arg(long, visible_alias = "formatter-property", value_name = "NAME=VALUE")]
     property: Vec<String>,
     /// A file of such settings.
     #[arg(long, value_name = "FILE")]
     formatter_config: Option<PathBuf>,
     /// A setting of the consumer, such as fetch.min.bytes=1; goes before --consumer.config.
-    #[arg(long, value_name = "NAME=VALUE")]
+    #[arg(long, visible_alias = "command-property", value_name = "NAME=VALUE")]
     consumer_property: Vec<String>,
     /// A file of settings of the consumer.
-    #[arg(long = "consumer.config", value_name = "FILE")]
+    #[arg(long = "consumer.config", visible_alias = "command-config", value_name = "FILE")]
     consumer_config: Option<PathBuf>,
     /// Bytes of one partition in one answer.
     #[arg(long, value_name = "BYTES")]
@@ -85,6 +91,15 @@ struct Options {
     /// Go on behind a record that cannot be read.
     #[arg(long)]
     skip_message_on_error: bool,
+    /// DefaultMessageFormatter or NoOpMessageFormatter, which prints nothing.
+    #[arg(long, value_name = "CLASS")]
+    formatter: Option<String>,
+    /// What keys are: StringDeserializer, LongDeserializer and the like.
+    #[arg(long, value_name = "CLASS")]
+    key_deserializer: Option<String>,
+    /// What values are: StringDeserializer, LongDeserializer and the like.
+    #[arg(long, value_name = "CLASS")]
+    value_deserializer: Option<String>,
     #[command(flatten)]
     ignored: Ignored,
 }
@@ -93,12 +108,6 @@ struct Options {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Accepted without effect")]
 struct Ignored {
-    #[arg(long, value_name = "CLASS")]
-    formatter: Option<String>,
-    #[arg(long, value_name = "CLASS")]
-    key_deserializer: Option<String>,
-    #[arg(long, value_name = "CLASS")]
-    value_deserializer: Option<String>,
     #[arg(long, value_name = "BYTES")]
     socket_buffer_size: Option<String>,
     #[arg(long, value_name = "MS")]
@@ -108,29 +117,71 @@ struct Ignored {
     #[arg(long = "autocommit.interval.ms", value_name = "MS")]
     autocommit_interval_ms: Option<String>,
     #[arg(long)]
+    enable_systest_events: bool,
+    #[arg(long)]
     csv_reporter_enabled: bool,
     #[arg(long, value_name = "DIR")]
     metrics_dir: Option<String>,
 }
 
-type Failure = Box<dyn std::error::Error + Send + Sync>;
+impl Options {
+    /// Kafka's words for why the options do not go together.
+    fn check(&self) -> Result<(), String> {
+        let selections = [&self.topic, &self.include, &self.blacklist];
+        if selections.iter().filter(|selection| selection.is_some()).count() != 1 {
+            return Err("Exactly one of --include/--topic is required. ".into());
+        }
+        match (&self.partition, &self.topic, &self.offset) {
+            (Some(_), None, _) => return Err("The topic is required when partition is specified.".into()),
+            (Some(_), _, Some(_)) if self.from_beginning => {
+                return Err("Options from-beginning and offset cannot be specified together.".into());
+            }
+            (None, _, Some(_)) => return Err("The partition is required when offset is specified.".into()),
+            _ => {}
+        }
+        if self.bootstrap_server.is_none() && self.zookeeper.is_none() {
+            return Err("Missing required argument \"[bootstrap-server]\"".into());
+        }
+        if let Some(group) = &self.group {
+            return Err(format!(
+                "--group {group}: this consumer cannot join groups yet; without --group it reads all partitions of the topic, \
+                 and with --partition and --offset it begins where you say"
+            ));
+        }
+        self.start().map(drop)
+    }
+
+    fn start(&self) -> Result<OffsetSpec, String> {
+        match self.offset.as_deref() {
+            None if self.from_beginning => Ok(OffsetSpec::Earliest),
+            None => Ok(OffsetSpec::Latest),
+            Some(text) if text.eq_ignore_ascii_case("latest") => Ok(OffsetSpec::Latest),
+            Some(text) if text.eq_ignore_ascii_case("earliest") => Ok(OffsetSpec::Earliest),
+            Some(text) => match text.parse() {
+                Ok(offset @ 0..) => Ok(OffsetSpec::Offset(Offset(offset))),
+                _ => Err(format!(
+                    "The provided offset value '{text}' is incorrect. Valid values are 'earliest', 'latest', or a non-negative long."
+                )),
+            },
+        }
+    }
+}
 
 fn run(arguments: Vec<String>) -> ExitCode {
-    let options = match Options::try_parse_from(arguments) {
+    if arguments.len() <= 1 {
+        let about = "This tool helps to read data from Kafka topics and outputs it to standard output.";
+        return command_line::refuse::<Options>(about);
+    }
+    let options: Options = match command_line::parse(arguments) {
         Ok(options) => options,
-        Err(error) => return super::usage(&error),
+        Err(code) => return code,
     };
+    if let Err(complaint) = options.check() {
+        return command_line::refuse::<Options>(&complaint);
+    }
     logging::to_stderr();
-    let plan = match Plan::of(&options) {
-        Ok(plan) => plan,
-        Err(reason) => return fail(reason),
-    };
-    let runtime = match runtime() {
-        Ok(runtime) => runtime,
-        Err(error) => return fail(error),
-    };
-    match runtime.block_on(consume(plan)) {
-        Ok(code) => code,
+    match Plan::of(&options) {
+        Ok(plan) => tools::run(consume(plan)),
         Err(reason) => fail(reason),
     }
 }
@@ -144,8 +195,8 @@ enum Cluster {
 /// Which topics are read.
 enum Selection {
     Topic(TopicName, Option<i32>),
-    Matching(Regex),
-    NotMatching(Regex),
+    Matching(TopicFilter),
+    NotMatching(TopicFilter),
 }
 
 /// The options, understood.
@@ -163,22 +214,11 @@ struct Plan {
 
 impl Plan {
     fn of(options: &Options) -> Result<Plan, Failure> {
-        let mut format = RecordFormat::default();
-        let mut shown: Vec<(String, String)> = Vec::new();
-        if let Some(path) = &options.formatter_config {
-            shown.extend(client_properties::read_file(path)?);
-        }
-        for text in &options.property {
-            shown.push(client_properties::split(text)?);
-        }
-        for (name, value) in shown {
-            if !format.set(&name, &value)? {
-                tracing::warn!("the formatter has no property {name}");
-            }
-        }
         let given = ClientProperties::new(options.consumer_config.as_deref(), &options.consumer_property)?;
         let consumer = consumer_options(options, &given)?;
-        let client_id = given.text("client.id").unwrap_or("console-consumer").to_owned();
+        let mut client = ClientOptions::default();
+        client.connection.client_id = "console-consumer".to_owned();
+        given.apply_to(&mut client)?;
         for name in given.unused() {
             tracing::warn!("the consumer has no use for the property {name}");
         }
@@ -190,43 +230,49 @@ impl Plan {
         Ok(Plan {
             cluster,
             selection: selection(options)?,
-            start: start(options)?,
-            client: ClientOptions {
-                connection: ConnectionOptions { client_id, ..Default::default() },
-                ..Default::default()
-            },
+            start: options.start()?,
+            client,
             consumer,
-            format,
-            records_max: options.max_messages,
+            format: format(options)?,
+            records_max: options.max_messages.and_then(|count| u64::try_from(count).ok()),
             timeout: options.timeout_ms.and_then(|ms| u64::try_from(ms).ok()).map(Duration::from_millis),
             skip_errors: options.skip_message_on_error,
         })
     }
 }
 
-fn selection(options: &Options) -> Result<Selection, Failure> {
-    // Kafka matches whole names, and takes a comma for "or".
-    let whole = |pattern: &str| Regex::new(&format!("^(?:{})$", pattern.trim().replace(',', "|")));
-    Ok(match (&options.topic, &options.include, &options.blacklist) {
-        (Some(topic), _, _) => Selection::Topic(TopicName::new(topic)?, options.partition),
-        (None, Some(pattern), _) => Selection::Matching(whole(pattern)?),
-        (None, None, Some(pattern)) => Selection::NotMatching(whole(pattern)?),
-        (None, None, None) => return Err("--topic or --include is required".into()),
-    })
+fn format(options: &Options) -> Result<RecordFormat, Failure> {
+    let mut format = RecordFormat::default();
+    if let Some(class) = &options.formatter {
+        format.set_class(class)?;
+    }
+    let mut shown: Vec<(String, String)> = Vec::new();
+    if let Some(path) = &options.formatter_config {
+        shown.extend(client_properties::read_file(path)?);
+    }
+    let flags = [
+        ("key.deserializer", &options.key_deserializer),
+        ("value.deserializer", &options.value_deserializer),
+    ];
+    for (name, flag) in flags {
+        shown.extend(flag.as_ref().map(|class| (name.to_owned(), class.clone())));
+    }
+    shown.extend(options.property.iter().map(|text| client_properties::split(text)));
+    for (name, value) in shown {
+        if !format.set(&name, &value)? {
+            tracing::warn!("the formatter has no property {name}");
+        }
+    }
+    Ok(format)
 }
 
-fn start(options: &Options) -> Result<OffsetSpec, Failure> {
-    if options.from_beginning {
-        return Ok(OffsetSpec::Earliest);
-    }
-    match options.offset.as_deref() {
-        None | Some("latest") => Ok(OffsetSpec::Latest),
-        Some("earliest") => Ok(OffsetSpec::Earliest),
-        Some(text) => match text.parse() {
-            Ok(offset @ 0..) => Ok(OffsetSpec::Offset(Offset(offset))),
-            _ => Err(format!("--offset must be a number from 0 on, earliest or latest, not {text:?}").into()),
-        },
-    }
+fn selection(options: &Options) -> Result<Selection, Failure> {
+    Ok(match (&options.topic, &options.include, &options.blacklist) {
+        (Some(topic), _, _) => Selection::Topic(TopicName::new(topic)?, options.partition),
+        (None, Some(pattern), _) => Selection::Matching(TopicFilter::new(pattern)?),
+        (None, None, Some(pattern)) => Selection::NotMatching(TopicFilter::new(pattern)?),
+        (None, None, None) => return Err("--topic or --include is required".into()),
+    })
 }
 
 fn consumer_options(options: &Options, given: &ClientProperties) -> Result<ConsumerOptions, Failure> {
@@ -251,27 +297,33 @@ fn consumer_options(options: &Options, given: &ClientProperties) -> Result<Consu
     if let Some(ms) = wait {
         consumer.wait_max = Duration::from_millis(ms);
     }
-    if let Some(reset) = given.text("auto.offset.reset") {
-        consumer.reset = match reset {
-            "earliest" | "smallest" => OffsetReset::Earliest,
-            "latest" | "largest" => OffsetReset::Latest,
-            "none" => OffsetReset::None,
-            other => {
-                return Err(
-                    format!("auto.offset.reset must be earliest, latest or none, not {other:?}").into()
-                );
-            }
-        };
+    let resets = [
+        ("earliest", OffsetReset::Earliest),
+        ("smallest", OffsetReset::Earliest),
+        ("latest", OffsetReset::Latest),
+        ("largest", OffsetReset::Latest),
+        ("none", OffsetReset::None),
+    ];
+    let expected = "String must be one of: earliest, latest, none";
+    if let Some(reset) = given.choice("auto.offset.reset", None, expected, &resets)? {
+        if options.from_beginning && reset != OffsetReset::Earliest {
+            let said = given.text("auto.offset.reset").unwrap_or_default();
+            return Err(format!(
+                "Can't simultaneously specify --from-beginning and 'auto.offset.reset={said}', please remove one option"
+            )
+            .into());
+        }
+        consumer.reset = reset;
     }
-    if let Some(level) = options.isolation_level.as_deref().or(given.text("isolation.level")) {
-        consumer.isolation = match level {
-            "read_uncommitted" => IsolationLevel::ReadUncommitted,
-            "read_committed" => IsolationLevel::ReadCommitted,
-            other => {
-                let allowed = "read_uncommitted or read_committed";
-                return Err(format!("the isolation level must be {allowed}, not {other:?}").into());
-            }
-        };
+    let levels = [
+        ("read_committed", IsolationLevel::ReadCommitted),
+        ("read_uncommitted", IsolationLevel::ReadUncommitted),
+    ];
+    let expected = "String must be one of: read_committed, read_uncommitted";
+    if let Some(level) =
+        given.choice("isolation.level", options.isolation_level.as_deref(), expected, &levels)?
+    {
+        consumer.isolation = level;
     }
     Ok(consumer)
 }
@@ -289,7 +341,11 @@ async fn consume(plan: Plan) -> Result<ExitCode, Failure> {
     let mut printer = Printer::new(&plan);
     let ended = tokio::select! {
         ended = print(&plan, &mut consumer, &mut printer) => ended,
-        _ = asked_to_stop() => Ok(ExitCode::from(130)),
+        signal = asked_to_stop() => Ok(signal?.exit_code()),
+        () = reader_gone() => {
+            eprintln!("{READER_GONE}");
+            Ok(ExitCode::SUCCESS)
+        }
     };
     let flushed = printer.out.flush();
     let said = if old { "Consumed" } else { "Processed a total of" };
@@ -312,10 +368,10 @@ async fn partitions(client: &Client, selection: &Selection) -> Result<Vec<TopicP
         Selection::Topic(topic, Some(partition)) => vec![TopicPartition::new(topic.clone(), *partition)],
         Selection::Topic(topic, None) => all(&*client.topic(topic).await?),
         Selection::Matching(pattern) => {
-            matching(Admin::new(client.clone()).list_topics().await?, &|name| pattern.is_match(name))
+            matching(Admin::new(client.clone()).list_topics().await?, &|name| pattern.matches(name))
         }
         Selection::NotMatching(pattern) => {
-            matching(Admin::new(client.clone()).list_topics().await?, &|name| !pattern.is_match(name))
+            matching(Admin::new(client.clone()).list_topics().await?, &|name| !pattern.matches(name))
         }
     })
 }
@@ -323,6 +379,7 @@ async fn partitions(client: &Client, selection: &Selection) -> Result<Vec<TopicP
 struct Printer<'a> {
     out: BufWriter<StdoutLock<'static>>,
     format: &'a RecordFormat,
+    skip_errors: bool,
     left: u64,
     count: u64,
 }
@@ -332,6 +389,7 @@ impl<'a> Printer<'a> {
         Printer {
             out: BufWriter::with_capacity(64 * 1024, io::stdout().lock()),
             format: &plan.format,
+            skip_errors: plan.skip_errors,
             left: plan.records_max.unwrap_or(u64::MAX),
             count: 0,
         }
@@ -345,15 +403,25 @@ impl<'a> Printer<'a> {
             if self.left == 0 {
                 return ControlFlow::Break(());
             }
-            written = self.format.write(&mut self.out, partition, &record);
-            if written.is_err() {
-                return ControlFlow::Break(());
-            }
             self.left -= 1;
             self.count += 1;
+            match self.format.write(&mut self.out, partition, &record) {
+                Err(WriteError::Undecodable(error)) if self.skip_errors => {
+                    tracing::error!("{}, offset {}: {error}", fetched.partition(), record.offset);
+                }
+                Ok(()) => {}
+                Err(error) => {
+                    written = Err(error);
+                    return ControlFlow::Break(());
+                }
+            }
             if self.left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
-        written?;
+        match written {
+            // As plain trouble with the output, which the caller knows from that of brokers.
+            Err(WriteError::Output(error)) => return Err(error.into()),
+            written => written?,
+        }
         self.out.flush()?;
         Ok(flow?)
     }
@@ -385,7 +453,7 @@ async fn print(plan: &Plan, consumer: &mut Consumer, printer: &mut Printer<'_>) 
             Ok(ControlFlow::Continue(())) => {}
             Ok(ControlFlow::Break(())) => return Ok(ExitCode::SUCCESS),
             Err(error) if is_closed(&error) => {
-                eprintln!("Unable to write to standard out, closing consumer.");
+                eprintln!("{READER_GONE}");
                 return Ok(ExitCode::SUCCESS);
             }
             Err(error) if plan.skip_errors => tracing::error!("{error}"),
@@ -394,6 +462,70 @@ async fn print(plan: &Plan, consumer: &mut Consumer, printer: &mut Printer<'_>) 
     }
 }
 
+/// In Kafka's words.
+const READER_GONE: &str = "Unable to write to standard out, closing consumer.";
+
+/// Resolves when nobody reads standard output any more, as behind `| head -1`: the next record may be long in coming.
+async fn reader_gone() {
+    // A file cannot be watched, and always takes what is written.
+    if let Ok(watched) = AsyncFd::with_interest(io::stdout(), Interest::ERROR)
+        && watched.ready(Interest::ERROR).await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
+}
+
 fn is_closed(error: &Failure) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    fn complaint(arguments: &str) -> Option<String> {
+        let words = std::iter::once("kafka-console-consumer").chain(arguments.split_whitespace());
+        Options::try_parse_from(words).unwrap().check().err()
+    }
+
+    #[test]
+    fn options_that_do_not_go_together_are_refused_in_kafkas_words() {
+        for (arguments, words) in [
+            ("--bootstrap-server b:1", "Exactly one of --include/--topic is required. "),
+            (
+                "--topic t --include u --bootstrap-server b:1",
+                "Exactly one of --include/--topic is required. ",
+            ),
+            ("--topic t", "Missing required argument \"[bootstrap-server]\""),
+            (
+                "--include t --partition 0 --bootstrap-server b:1",
+                "The topic is required when partition is specified.",
+            ),
+            (
+                "--topic t --offset 0 --bootstrap-server b:1",
+                "The partition is required when offset is specified.",
+            ),
+            (
+                "--topic t --partition 0 --offset 0 --from-beginning --bootstrap-server b:1",
+                "Options from-beginning and offset cannot be specified together.",
+            ),
+            (
+                "--topic t --partition 0 --offset=-5 --bootstrap-server b:1",
+                "The provided offset value '-5' is incorrect. Valid values are 'earliest', 'latest', or a non-negative long.",
+            ),
+        ] {
+            assert_eq!(complaint(arguments).as_deref(), Some(words), "{arguments}");
+        }
+        assert_eq!(complaint("--topic t --zookeeper z:1 --from-beginning"), None);
+        assert_eq!(complaint("--topic t --partition 0 --offset Earliest --bootstrap-server b:1"), None);
+    }
+
+    #[test]
+    fn a_group_is_refused_with_what_to_do_instead() {
+        let said = complaint("--topic t --group g --bootstrap-server b:1").unwrap();
+        assert!(said.contains("--group g") && said.contains("--partition"), "{said}");
+    }
 }

@@ -1,6 +1,7 @@
 //! `kafka-console-producer`: lines of standard input become records.
 
-use std::io::{IsTerminal, Read, Write};
+use std::io::IsTerminal;
+use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,17 +9,17 @@ use std::time::Duration;
 
 use clap::Parser;
 use ottla_client::{
-    Acks, Address, BatchReport, Client, ClientOptions, ConnectionOptions, Producer, ProducerOptions,
-    ProducerRecord,
+    Acks, Address, BatchReport, Client, ClientOptions, Producer, ProducerOptions, ProducerRecord,
 };
 use ottla_model::TopicName;
 use ottla_protocol::compression::{Codec, Compression};
-use tokio::sync::mpsc;
 
-use super::Command;
-use super::client_properties::ClientProperties;
+use super::client_properties::{self, ClientProperties};
 use super::line_reader::{LineFormat, LineSplitter};
-use super::servers::{asked_to_stop, fail, runtime};
+use super::servers::{StopSignals, fail};
+use super::standard_input::{self, Piece, Pieces};
+use super::tools::{self, Failure};
+use super::{Command, command_line};
 use crate::logging;
 
 pub const COMMAND: Command =
@@ -26,14 +27,17 @@ pub const COMMAND: Command =
 
 /// Sends each line of standard input as a record, until the input ends.
 #[derive(Debug, Parser)]
-#[command(name = "kafka-console-producer", version)]
+#[command(name = "kafka-console-producer")]
 struct Options {
     /// The topic to send to.
     #[arg(long)]
     topic: String,
     /// The brokers to begin with: HOST:PORT, comma-separated.
-    #[arg(long, visible_alias = "broker-list", value_name = "HOST:PORT,..")]
-    bootstrap_server: String,
+    #[arg(long, value_name = "HOST:PORT,..", required_unless_present = "broker_list")]
+    bootstrap_server: Option<String>,
+    /// The same, as Kafka 0.8 called it.
+    #[arg(long, value_name = "HOST:PORT,..")]
+    broker_list: Option<String>,
     /// Wait for each record before sending the next.
     #[arg(long)]
     sync: bool,
@@ -72,16 +76,19 @@ struct Options {
     max_memory_bytes: Option<usize>,
     /// A setting of the line reader: parse.key, key.separator, parse.headers, headers.delimiter, headers.separator,
     /// headers.key.separator, ignore.error, null.marker.
-    #[arg(long, value_name = "NAME=VALUE")]
+    #[arg(long, visible_alias = "reader-property", value_name = "NAME=VALUE")]
     property: Vec<String>,
+    /// Only the line reader of Kafka itself.
+    #[arg(long, value_name = "CLASS")]
+    line_reader: Option<String>,
     /// A file of settings of the line reader.
     #[arg(long, value_name = "FILE")]
     reader_config: Option<std::path::PathBuf>,
     /// A setting of the producer, such as linger.ms=5; goes before --producer.config.
-    #[arg(long, value_name = "NAME=VALUE")]
+    #[arg(long, visible_alias = "command-property", value_name = "NAME=VALUE")]
     producer_property: Vec<String>,
     /// A file of settings of the producer.
-    #[arg(long = "producer.config", value_name = "FILE")]
+    #[arg(long = "producer.config", visible_alias = "command-config", value_name = "FILE")]
     producer_config: Option<std::path::PathBuf>,
     #[command(flatten)]
     ignored: Ignored,
@@ -95,8 +102,6 @@ struct Ignored {
     message_send_max_retries: Option<String>,
     #[arg(long, value_name = "BYTES")]
     socket_buffer_size: Option<String>,
-    #[arg(long, value_name = "CLASS")]
-    line_reader: Option<String>,
     #[arg(long, value_name = "N")]
     queue_size: Option<String>,
     #[arg(long, value_name = "MS", allow_hyphen_values = true)]
@@ -110,24 +115,13 @@ struct Ignored {
 }
 
 fn run(arguments: Vec<String>) -> ExitCode {
-    let options = match Options::try_parse_from(arguments) {
+    let options: Options = match command_line::parse(arguments) {
         Ok(options) => options,
-        Err(error) => return super::usage(&error),
+        Err(code) => return code,
     };
     logging::to_stderr();
-    let plan = match Plan::of(&options) {
-        Ok(plan) => plan,
-        Err(reason) => return fail(reason),
-    };
-    let runtime = match runtime() {
-        Ok(runtime) => runtime,
-        Err(error) => return fail(error),
-    };
-    let outcome = runtime.block_on(produce(plan));
-    // The thread that waits for standard input may never return.
-    runtime.shutdown_background();
-    match outcome {
-        Ok(code) => code,
+    match Plan::of(&options) {
+        Ok(plan) => tools::run(produce(plan)),
         Err(reason) => fail(reason),
     }
 }
@@ -142,40 +136,42 @@ struct Plan {
     sync: bool,
 }
 
-type Failure = Box<dyn std::error::Error + Send + Sync>;
-
 impl Plan {
     fn of(options: &Options) -> Result<Plan, Failure> {
+        if let Some(reader) = &options.line_reader
+            && reader.rsplit(['.', '$']).next() != Some("LineMessageReader")
+        {
+            return Err(format!(
+                "--line-reader {reader}: there is no other reader here than LineMessageReader"
+            )
+            .into());
+        }
         let mut format = LineFormat::default();
         let mut reader: Vec<(String, String)> = Vec::new();
         if let Some(path) = &options.reader_config {
-            reader.extend(super::client_properties::read_file(path)?);
+            reader.extend(client_properties::read_file(path)?);
         }
-        for text in &options.property {
-            reader.push(super::client_properties::split(text)?);
-        }
+        reader.extend(options.property.iter().map(|text| client_properties::split(text)));
         for (name, value) in reader {
-            if !format.set(&name, &value)? {
+            if !format.set(&name, &value) {
                 tracing::warn!("the line reader has no property {name}");
             }
         }
+        format.check()?;
 
         let given = ClientProperties::new(options.producer_config.as_deref(), &options.producer_property)?;
-        let mut client = ClientOptions {
-            connection: ConnectionOptions {
-                client_id: given.text("client.id").unwrap_or("console-producer").to_owned(),
-                ..Default::default()
-            },
-            ..Default::default()
-        };
+        let mut client = ClientOptions::default();
+        client.connection.client_id = "console-producer".to_owned();
+        given.apply_to(&mut client)?;
         let mut producer = ProducerOptions { linger: Duration::from_millis(10), ..Default::default() };
         settings(options, &given, &mut client, &mut producer)?;
         for name in given.unused() {
             tracing::warn!("the producer has no use for the property {name}");
         }
+        let bootstrap = options.bootstrap_server.as_deref().or(options.broker_list.as_deref());
         Ok(Plan {
             topic: TopicName::new(&options.topic)?,
-            bootstrap: Address::parse_list(&options.bootstrap_server)?,
+            bootstrap: Address::parse_list(bootstrap.unwrap_or_default())?,
             client,
             producer,
             format,
@@ -196,10 +192,10 @@ fn settings(
     if let Some(timeout) = number(options.request_timeout_ms, "request.timeout.ms")? {
         producer.request_timeout = ms(timeout);
     }
-    if let Some(backoff) = number(options.retry_backoff_ms, "retry.backoff.ms")? {
+    if let Some(backoff) = options.retry_backoff_ms {
         client.retry_backoff = ms(backoff);
     }
-    if let Some(age) = number(options.metadata_expiry_ms, "metadata.max.age.ms")? {
+    if let Some(age) = options.metadata_expiry_ms {
         client.metadata_max_age = ms(age);
     }
     if let Some(block) = number(options.max_block_ms, "max.block.ms")? {
@@ -226,22 +222,17 @@ fn settings(
     if let Some(count) = given.number("max.in.flight.requests.per.connection")? {
         producer.in_flight_max = count as usize;
     }
-    if let Some(acks) = options.request_required_acks.as_deref().or(given.text("acks")) {
-        producer.acks = match acks {
-            "0" => Acks::None,
-            "1" => Acks::Leader,
-            "-1" | "all" => Acks::All,
-            other => return Err(format!("acks must be 0, 1, -1 or all, not {other:?}").into()),
-        };
+    let acks = [("all", Acks::All), ("-1", Acks::All), ("0", Acks::None), ("1", Acks::Leader)];
+    let flag = options.request_required_acks.as_deref();
+    if let Some(acks) = given.choice("acks", flag, "String must be one of: all, -1, 0, 1", &acks)? {
+        producer.acks = acks;
     }
     producer.idempotence = given.boolean("enable.idempotence")?;
-    let codec = options.compress.then_some("gzip").or(options.compression_codec.as_deref());
-    if let Some(codec) = codec.or(given.text("compression.type")) {
-        let named = Codec::ALL.iter().find(|known| known.name() == codec);
-        let known = named.ok_or_else(|| {
-            format!("compression codec must be none, gzip, snappy, lz4 or zstd, not {codec:?}")
-        })?;
-        producer.compression = Compression::from(*known);
+    let codecs = Codec::ALL.map(|codec| (codec.name(), codec));
+    let flag = options.compress.then_some("gzip").or(options.compression_codec.as_deref());
+    let expected = "String must be one of: none, gzip, snappy, lz4, zstd";
+    if let Some(codec) = given.choice("compression.type", flag, expected, &codecs)? {
+        producer.compression = Compression::from(codec);
     }
     Ok(())
 }
@@ -270,38 +261,59 @@ async fn produce(mut plan: Plan) -> Result<ExitCode, Failure> {
     let client = Client::connect(plan.bootstrap.clone(), plan.client.clone()).await?;
     let producer = Producer::start(client, plan.producer.clone())?;
 
-    // Both end the input the same way: what was read is sent, nothing is lost.
+    let mut signals = StopSignals::listen()?;
+    let (pieces, reading) = standard_input::read(std::io::stdin().is_terminal())?;
     let mut code = ExitCode::SUCCESS;
-    tokio::select! {
-        sent = send_lines(&plan, &producer) => {
-            if let Err(failure) = sent {
-                producer.close().await;
-                return Err(failure);
+    let sent = {
+        let mut sending = pin!(send_lines(&plan, &producer, pieces));
+        tokio::select! {
+            sent = &mut sending => sent,
+            signal = signals.next() => {
+                code = signal.exit_code();
+                // What has been read is sent: nothing that left the pipe is lost.
+                drop(reading);
+                tokio::select! {
+                    sent = &mut sending => sent,
+                    // Told twice.
+                    _ = signals.next() => return Ok(code),
+                }
             }
         }
-        _ = asked_to_stop() => code = ExitCode::from(130),
+    };
+    tokio::select! {
+        () = producer.close() => {}
+        signal = signals.next() => {
+            eprintln!("stopped before all messages were delivered");
+            return Ok(signal.exit_code());
+        }
     }
-    producer.close().await;
+    sent?;
     match undelivered.0.load(Ordering::Relaxed) {
         0 => Ok(code),
         count => Err(format!("{count} message(s) were not delivered").into()),
     }
 }
 
-async fn send_lines(plan: &Plan, producer: &Producer) -> Result<(), Failure> {
-    let interactive = std::io::stdin().is_terminal();
-    let mut input = read_stdin(interactive);
+async fn send_lines(plan: &Plan, producer: &Producer, mut pieces: Pieces) -> Result<(), Failure> {
     let mut lines = LineSplitter::default();
     let mut number = 0;
-    while let Some(piece) = input.recv().await {
-        lines.push(&piece?);
+    while let Some(piece) = pieces.recv().await {
+        match piece? {
+            Piece::Bytes(bytes) => lines.push(&bytes),
+            Piece::End => {
+                if let Some(line) = lines.last_line() {
+                    send(plan, producer, line, number + 1).await?;
+                }
+                return Ok(());
+            }
+        }
         while let Some(line) = lines.next_line() {
             number += 1;
             send(plan, producer, line, number).await?;
         }
     }
     if let Some(line) = lines.last_line() {
-        send(plan, producer, line, number + 1).await?;
+        eprintln!("interrupted inside line {}, whose {} bytes are not sent", number + 1, line.len());
     }
     Ok(())
 }
@@ -315,35 +327,4 @@ async fn send(plan: &Plan, producer: &Producer, line: &[u8], number: u64) -> Res
         delivery.wait().await?;
     }
     Ok(())
-}
-
-/// Standard input in pieces, read by a thread of its own, at most two pieces ahead.
-fn read_stdin(interactive: bool) -> mpsc::Receiver<std::io::Result<Vec<u8>>> {
-    const PIECE_BYTES: usize = 256 * 1024;
-    let (sender, receiver) = mpsc::channel(2);
-    std::thread::spawn(move || {
-        let mut stdin = std::io::stdin().lock();
-        loop {
-            if interactive {
-                print!(">");
-                // A prompt that cannot be shown is no reason to stop.
-                let _ = std::io::stdout().flush();
-            }
-            let mut piece = vec![0; PIECE_BYTES];
-            let read = match stdin.read(&mut piece) {
-                Ok(0) => return,
-                Ok(count) => {
-                    piece.truncate(count);
-                    Ok(piece)
-                }
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-                Err(error) => Err(error),
-            };
-            let failed = read.is_err();
-            if sender.blocking_send(read).is_err() || failed {
-                return;
-            }
-        }
-    });
-    receiver
 }

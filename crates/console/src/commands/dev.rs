@@ -11,7 +11,7 @@ use ottla_zookeeper_server::Server;
 use tokio::sync::watch;
 
 use super::Command;
-use super::servers::{asked_to_stop, fail, runtime};
+use super::servers::{StopSignal, asked_to_stop, fail, runtime};
 use crate::logging;
 
 pub const COMMAND: Command =
@@ -49,12 +49,12 @@ fn run(arguments: Vec<String>) -> ExitCode {
     };
     logging::to_stdout();
     match serve(&options) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(signal) => signal.exit_code(),
         Err(reason) => fail(reason),
     }
 }
 
-fn serve(options: &Options) -> Result<(), Failure> {
+fn serve(options: &Options) -> Result<StopSignal, Failure> {
     let temporary = match options.data {
         Some(_) => None,
         None => Some(tempfile::Builder::new().prefix("ottla-dev-").tempdir()?),
@@ -67,7 +67,7 @@ fn serve(options: &Options) -> Result<(), Failure> {
     runtime()?.block_on(run_cluster(options, data))
 }
 
-async fn run_cluster(options: &Options, data: &Path) -> Result<(), Failure> {
+async fn run_cluster(options: &Options, data: &Path) -> Result<StopSignal, Failure> {
     let mut config = ottla_zookeeper_server::Config::new(data.join("zookeeper"));
     config.client_address = SocketAddr::from(([127, 0, 0, 1], options.zookeeper_port));
     let zookeeper = Server::bind(config).await?;
@@ -79,20 +79,23 @@ async fn run_cluster(options: &Options, data: &Path) -> Result<(), Failure> {
     }));
 
     let mut brokers = Vec::new();
-    let mut outcome = Ok(());
+    let mut failure = None;
     for index in 0..options.brokers {
         match start(options, data, &connect, index).await {
             Ok(broker) => brokers.push(broker),
             Err(error) => {
-                outcome = Err(error);
+                failure = Some(error);
                 break;
             }
         }
     }
-    if outcome.is_ok() {
-        announce(&brokers, &connect, options, data);
-        outcome = asked_to_stop().await.map_err(Failure::from);
-    }
+    let outcome = match failure {
+        Some(failure) => Err(failure),
+        None => {
+            announce(&brokers, &connect, options, data);
+            asked_to_stop().await.map_err(Failure::from)
+        }
+    };
     for broker in brokers {
         broker.shutdown().await;
     }

@@ -40,24 +40,28 @@ impl Default for LineFormat {
     }
 }
 
-/// A property that the reader does not take.
+/// Settings that contradict each other.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidProperty {
-    #[error("{0} must be true or false, not {1:?}")]
-    NotBoolean(String, String),
-    #[error("{0} must not be empty")]
-    Empty(String),
+pub enum InvalidFormat {
+    #[error("{0} and {1} may not be equal")]
+    Equal(&'static str, &'static str),
+    #[error("{0} may not be empty")]
+    Empty(&'static str),
 }
 
-/// A line that lacks a separator which the format asks for.
+/// A line that does not hold what the format asks for.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum MissingSeparator {
+pub enum InvalidLine {
     #[error("No key separator found on line number {line}: '{text}'")]
     Key { line: u64, text: String },
     #[error("No headers delimiter found on line number {line}: '{text}'")]
     Headers { line: u64, text: String },
     #[error("No header key separator found in pair '{pair}' on line number {line}")]
     HeaderKey { line: u64, pair: String },
+    #[error(
+        "Header keys should not be equal to the null marker '{marker}' as they can't be null (line number {line})"
+    )]
+    NullHeaderKey { line: u64, marker: String },
 }
 
 /// One record, borrowed from its line.
@@ -70,32 +74,50 @@ pub struct LineRecord<'a> {
 
 impl LineFormat {
     /// Takes one `--property`. `false` if the name means nothing to the reader.
-    pub fn set(&mut self, name: &str, value: &str) -> Result<bool, InvalidProperty> {
-        let boolean = || match value.trim() {
-            text if text.eq_ignore_ascii_case("true") => Ok(true),
-            text if text.eq_ignore_ascii_case("false") => Ok(false),
-            _ => Err(InvalidProperty::NotBoolean(name.to_owned(), value.to_owned())),
-        };
-        let separator = || match value {
-            "" => Err(InvalidProperty::Empty(name.to_owned())),
-            text => Ok(text.to_owned()),
-        };
+    pub fn set(&mut self, name: &str, value: &str) -> bool {
         match name {
-            "parse.key" => self.parse_key = boolean()?,
-            "key.separator" => self.key_separator = separator()?,
-            "parse.headers" => self.parse_headers = boolean()?,
-            "headers.delimiter" => self.headers_delimiter = separator()?,
-            "headers.separator" => self.headers_separator = separator()?,
-            "headers.key.separator" => self.headers_key_separator = separator()?,
-            "ignore.error" => self.ignore_error = boolean()?,
+            "parse.key" => self.parse_key = is_true(name, value),
+            "key.separator" => self.key_separator = value.to_owned(),
+            "parse.headers" => self.parse_headers = is_true(name, value),
+            "headers.delimiter" => self.headers_delimiter = value.to_owned(),
+            "headers.separator" => self.headers_separator = value.to_owned(),
+            "headers.key.separator" => self.headers_key_separator = value.to_owned(),
+            "ignore.error" => self.ignore_error = is_true(name, value),
             "null.marker" => self.null_marker = Some(value.to_owned()),
-            _ => return Ok(false),
+            _ => return false,
         }
-        Ok(true)
+        true
+    }
+
+    /// Refuses what no line could be taken apart with.
+    pub fn check(&self) -> Result<(), InvalidFormat> {
+        let (delimiter, separator, key_separator) = (
+            ("headers.delimiter", self.headers_delimiter.as_str()),
+            ("headers.separator", self.headers_separator.as_str()),
+            ("headers.key.separator", self.headers_key_separator.as_str()),
+        );
+        let key = ("key.separator", self.key_separator.as_str());
+        let mut different =
+            vec![(delimiter, separator), (delimiter, key_separator), (separator, key_separator)];
+        if let Some(marker) = &self.null_marker {
+            let marker = ("null.marker", marker.as_str());
+            different.extend([key, separator, delimiter, key_separator].map(|other| (marker, other)));
+        }
+        for ((name, value), (other_name, other)) in different {
+            if value == other {
+                return Err(InvalidFormat::Equal(name, other_name));
+            }
+        }
+        let used = [(self.parse_key, key), (self.parse_headers, delimiter)];
+        let in_headers = [(self.parse_headers, separator), (self.parse_headers, key_separator)];
+        match used.iter().chain(&in_headers).find(|(used, (_, value))| *used && value.is_empty()) {
+            Some((_, (name, _))) => Err(InvalidFormat::Empty(name)),
+            None => Ok(()),
+        }
     }
 
     /// Takes a line apart; `number` counts from 1, for complaints.
-    pub fn parse<'a>(&self, line: &'a [u8], number: u64) -> Result<LineRecord<'a>, MissingSeparator> {
+    pub fn parse<'a>(&self, line: &'a [u8], number: u64) -> Result<LineRecord<'a>, InvalidLine> {
         let mut record = LineRecord::default();
         let mut rest = line;
         if self.parse_headers {
@@ -107,7 +129,7 @@ impl LineFormat {
                 None if self.ignore_error => {}
                 None => {
                     let text = lossy(line).into_owned();
-                    return Err(MissingSeparator::Headers { line: number, text });
+                    return Err(InvalidLine::Headers { line: number, text });
                 }
             }
         }
@@ -120,7 +142,7 @@ impl LineFormat {
                 None if self.ignore_error => {}
                 None => {
                     let text = lossy(line).into_owned();
-                    return Err(MissingSeparator::Key { line: number, text });
+                    return Err(InvalidLine::Key { line: number, text });
                 }
             }
         }
@@ -128,11 +150,16 @@ impl LineFormat {
         Ok(record)
     }
 
-    fn headers<'a>(&self, text: &'a [u8], line: u64) -> Result<Vec<RecordHeader<'a>>, MissingSeparator> {
+    fn headers<'a>(&self, text: &'a [u8], line: u64) -> Result<Vec<RecordHeader<'a>>, InvalidLine> {
         if self.unless_null(text).is_none() {
             return Ok(Vec::new());
         }
         let mut headers = Vec::new();
+        // Separators at the end have no pairs behind them, as Java splits.
+        let mut text = text;
+        while let Some(before) = text.strip_suffix(self.headers_separator.as_bytes()) {
+            text = before;
+        }
         let mut rest = Some(text);
         while let Some(text) = rest {
             let (pair, after) = match split(text, &self.headers_separator) {
@@ -144,9 +171,12 @@ impl LineFormat {
                 Some((key, value)) => (key, self.unless_null(value)),
                 None if self.ignore_error => (pair, None),
                 None => {
-                    return Err(MissingSeparator::HeaderKey { line, pair: lossy(pair).into_owned() });
+                    return Err(InvalidLine::HeaderKey { line, pair: lossy(pair).into_owned() });
                 }
             };
+            if self.unless_null(key).is_none() {
+                return Err(InvalidLine::NullHeaderKey { line, marker: lossy(key).into_owned() });
+            }
             headers.push(RecordHeader { key, value });
         }
         Ok(headers)
@@ -160,9 +190,18 @@ impl LineFormat {
     }
 }
 
+/// Kafka takes everything but "true" for false.
+pub fn is_true(name: &str, value: &str) -> bool {
+    let value = value.trim();
+    if !value.eq_ignore_ascii_case("true") && !value.eq_ignore_ascii_case("false") {
+        tracing::warn!("{name}={value} counts as false; true is what switches it on");
+    }
+    value.eq_ignore_ascii_case("true")
+}
+
 fn split<'a>(text: &'a [u8], separator: &str) -> Option<(&'a [u8], &'a [u8])> {
     let separator = separator.as_bytes();
-    let at = text.windows(separator.len()).position(|window| window == separator)?;
+    let at = memchr::memmem::find(text, separator)?;
     Some((&text[..at], &text[at + separator.len()..]))
 }
 
@@ -222,7 +261,7 @@ mod tests {
     fn format(properties: &[(&str, &str)]) -> LineFormat {
         let mut format = LineFormat::default();
         for (name, value) in properties {
-            assert!(format.set(name, value).unwrap(), "{name} is a property of the reader");
+            assert!(format.set(name, value), "{name} is a property of the reader");
         }
         format
     }
@@ -260,6 +299,12 @@ mod tests {
         assert_eq!(headers, expected, "a list with duplicates, not a map");
         assert_eq!((record.key, record.value), (Some(&b"k"[..]), Some(&b"v"[..])));
         assert!(format.parse(b"-\tk\tv", 1).unwrap().headers.is_empty());
+        assert_eq!(
+            format.parse(b"h:a,,\tk\tv", 1).unwrap().headers.len(),
+            1,
+            "separators at the end are nothing"
+        );
+        assert!(matches!(format.parse(b"-:a\tk\tv", 1), Err(InvalidLine::NullHeaderKey { line: 1, .. })));
     }
 
     #[test]
@@ -267,16 +312,38 @@ mod tests {
         let error = format(&[("parse.key", "true")]).parse(b"oops", 7).unwrap_err();
         assert_eq!(error.to_string(), "No key separator found on line number 7: 'oops'");
         let headers = format(&[("parse.headers", "true")]);
-        assert!(matches!(headers.parse(b"oops", 1), Err(MissingSeparator::Headers { .. })));
-        assert!(matches!(headers.parse(b"a\tv", 1), Err(MissingSeparator::HeaderKey { .. })));
+        assert!(matches!(headers.parse(b"oops", 1), Err(InvalidLine::Headers { .. })));
+        assert!(matches!(headers.parse(b"a\tv", 1), Err(InvalidLine::HeaderKey { .. })));
     }
 
     #[test]
-    fn bad_properties_are_refused_by_name() {
-        let mut format = LineFormat::default();
-        assert!(format.set("parse.key", "yes").is_err());
-        assert!(format.set("key.separator", "").is_err());
-        assert_eq!(format.set("no.such", "x"), Ok(false));
+    fn settings_that_cannot_work_are_refused() {
+        let refusal =
+            |properties: &[(&str, &str)]| format(properties).check().map_err(|error| error.to_string());
+        let refused = |said: &str| Err(said.to_owned());
+        for (why, said, expected) in [
+            ("the defaults", refusal(&[]), Ok(())),
+            (
+                "null looks like the separator",
+                refusal(&[("null.marker", "a"), ("key.separator", "a")]),
+                refused("null.marker and key.separator may not be equal"),
+            ),
+            (
+                "headers end as their keys do",
+                refusal(&[("headers.delimiter", ":")]),
+                refused("headers.delimiter and headers.key.separator may not be equal"),
+            ),
+            (
+                "nothing separates the key",
+                refusal(&[("parse.key", "true"), ("key.separator", "")]),
+                refused("key.separator may not be empty"),
+            ),
+            ("nothing separates a key that is not there", refusal(&[("key.separator", "")]), Ok(())),
+        ] {
+            assert_eq!(said, expected, "{why}");
+        }
+        assert!(!LineFormat::default().set("no.such", "x"));
+        assert!(!format(&[("parse.key", "yes")]).parse_key, "only true is true");
     }
 
     #[test]

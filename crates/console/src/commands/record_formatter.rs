@@ -4,7 +4,24 @@ use std::io::{self, Write};
 
 use ottla_protocol::records::Record;
 
-use super::line_reader::InvalidProperty;
+use super::deserializer::{Deserializer, Undecodable, UnknownDeserializer};
+use super::line_reader::is_true;
+
+/// Why a record was not written, or not to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    #[error(transparent)]
+    Output(#[from] io::Error),
+    #[error(transparent)]
+    Undecodable(#[from] Undecodable),
+}
+
+/// A class that `--formatter` does not know.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{0}: the formatters of this program are DefaultMessageFormatter, LoggingMessageFormatter and NoOpMessageFormatter"
+)]
+pub struct UnknownFormatter(String);
 
 /// What is shown of a record: the `--property` settings of the console consumer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +40,11 @@ pub struct RecordFormat {
     pub headers_separator: String,
     /// What null is shown as.
     pub null_literal: String,
+    pub key_deserializer: Deserializer,
+    pub value_deserializer: Deserializer,
+    pub headers_deserializer: Deserializer,
+    /// Nothing is shown at all: NoOpMessageFormatter, to measure how fast reading is.
+    pub silent: bool,
 }
 
 impl Default for RecordFormat {
@@ -38,29 +60,42 @@ impl Default for RecordFormat {
             line_separator: "\n".to_owned(),
             headers_separator: ",".to_owned(),
             null_literal: "null".to_owned(),
+            key_deserializer: Deserializer::default(),
+            value_deserializer: Deserializer::default(),
+            headers_deserializer: Deserializer::default(),
+            silent: false,
         }
     }
 }
 
 impl RecordFormat {
-    /// Takes one `--property`. `false` if the name means nothing to the formatter.
-    pub fn set(&mut self, name: &str, value: &str) -> Result<bool, InvalidProperty> {
-        let boolean = || match value.trim() {
-            text if text.eq_ignore_ascii_case("true") => Ok(true),
-            text if text.eq_ignore_ascii_case("false") => Ok(false),
-            _ => Err(InvalidProperty::NotBoolean(name.to_owned(), value.to_owned())),
+    /// Takes `--formatter`, by the last part of the class's name: packages changed with the releases.
+    pub fn set_class(&mut self, class: &str) -> Result<(), UnknownFormatter> {
+        self.silent = match class.rsplit(['.', '$']).next() {
+            // What the second writes to its log besides is what the first writes here.
+            Some("DefaultMessageFormatter" | "LoggingMessageFormatter") => false,
+            Some("NoOpMessageFormatter") => true,
+            _ => return Err(UnknownFormatter(class.to_owned())),
         };
+        Ok(())
+    }
+
+    /// Takes one `--property`. `false` if the name means nothing to the formatter.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<bool, UnknownDeserializer> {
         match name {
-            "print.timestamp" => self.print_timestamp = boolean()?,
-            "print.partition" => self.print_partition = boolean()?,
-            "print.offset" => self.print_offset = boolean()?,
-            "print.headers" => self.print_headers = boolean()?,
-            "print.key" => self.print_key = boolean()?,
-            "print.value" => self.print_value = boolean()?,
+            "print.timestamp" => self.print_timestamp = is_true(name, value),
+            "print.partition" => self.print_partition = is_true(name, value),
+            "print.offset" => self.print_offset = is_true(name, value),
+            "print.headers" => self.print_headers = is_true(name, value),
+            "print.key" => self.print_key = is_true(name, value),
+            "print.value" => self.print_value = is_true(name, value),
             "key.separator" => self.key_separator = value.to_owned(),
             "line.separator" => self.line_separator = value.to_owned(),
             "headers.separator" => self.headers_separator = value.to_owned(),
             "null.literal" => self.null_literal = value.to_owned(),
+            "key.deserializer" => self.key_deserializer = value.parse()?,
+            "value.deserializer" => self.value_deserializer = value.parse()?,
+            "headers.deserializer" => self.headers_deserializer = value.parse()?,
             _ => return Ok(false),
         }
         Ok(true)
@@ -68,58 +103,82 @@ impl RecordFormat {
 
     /// Writes one record:
     /// `[CreateTime:ms<sep>][Partition:n<sep>][Offset:n<sep>][headers<sep>][key<sep>][value]<line separator>`.
-    pub fn write(&self, out: &mut impl Write, partition: i32, record: &Record<'_>) -> io::Result<()> {
-        let mut line = Line { out, separator: self.key_separator.as_bytes(), first: true };
+    ///
+    /// Allocates nothing. A record of which nothing is to be shown is not even an empty line.
+    pub fn write(&self, out: &mut impl Write, partition: i32, record: &Record<'_>) -> Result<(), WriteError> {
+        if self.silent {
+            return Ok(());
+        }
+        let mut line = Line { out, separator: self.key_separator.as_bytes(), empty: true };
         if self.print_timestamp {
+            let out = line.field()?;
             match record.timestamp.0 {
-                -1 => line.field(b"NO_TIMESTAMP")?,
-                ms => line.field(format!("CreateTime:{ms}").as_bytes())?,
+                -1 => out.write_all(b"NO_TIMESTAMP")?,
+                ms => write!(out, "CreateTime:{ms}")?,
             }
         }
         if self.print_partition {
-            line.field(format!("Partition:{partition}").as_bytes())?;
+            write!(line.field()?, "Partition:{partition}")?;
         }
         if self.print_offset {
-            line.field(format!("Offset:{}", record.offset).as_bytes())?;
+            write!(line.field()?, "Offset:{}", record.offset)?;
         }
         if self.print_headers {
-            line.field(&self.headers(record))?;
+            self.write_headers(line.field()?, record)?;
         }
         if self.print_key {
-            line.field(record.key.unwrap_or(self.null_literal.as_bytes()))?;
+            self.write_bytes(line.field()?, self.key_deserializer, record.key)?;
         }
         if self.print_value {
-            line.field(record.value.unwrap_or(self.null_literal.as_bytes()))?;
+            self.write_bytes(line.field()?, self.value_deserializer, record.value)?;
         }
-        out.write_all(self.line_separator.as_bytes())
+        if !line.empty {
+            out.write_all(self.line_separator.as_bytes())?;
+        }
+        Ok(())
     }
 
-    fn headers(&self, record: &Record<'_>) -> Vec<u8> {
-        let mut text = Vec::new();
-        for header in record.headers.iter() {
-            if !text.is_empty() {
-                text.extend_from_slice(self.headers_separator.as_bytes());
-            }
-            text.extend_from_slice(header.key);
-            text.push(b':');
-            text.extend_from_slice(header.value.unwrap_or(self.null_literal.as_bytes()));
+    fn write_headers(&self, out: &mut impl Write, record: &Record<'_>) -> Result<(), WriteError> {
+        if record.headers.is_empty() {
+            out.write_all(b"NO_HEADERS")?;
         }
-        if text.is_empty() { b"NO_HEADERS".to_vec() } else { text }
+        for (number, header) in record.headers.iter().enumerate() {
+            if number > 0 {
+                out.write_all(self.headers_separator.as_bytes())?;
+            }
+            out.write_all(header.key)?;
+            out.write_all(b":")?;
+            self.write_bytes(out, self.headers_deserializer, header.value)?;
+        }
+        Ok(())
+    }
+
+    fn write_bytes(
+        &self,
+        out: &mut impl Write,
+        deserializer: Deserializer,
+        bytes: Option<&[u8]>,
+    ) -> Result<(), WriteError> {
+        match bytes {
+            Some(bytes) => deserializer.write(bytes, out),
+            None => Ok(out.write_all(self.null_literal.as_bytes())?),
+        }
     }
 }
 
 struct Line<'a, W> {
     out: &'a mut W,
     separator: &'a [u8],
-    first: bool,
+    empty: bool,
 }
 
 impl<W: Write> Line<'_, W> {
-    fn field(&mut self, text: &[u8]) -> io::Result<()> {
-        if !std::mem::take(&mut self.first) {
+    /// Where the next field goes.
+    fn field(&mut self) -> io::Result<&mut W> {
+        if !std::mem::take(&mut self.empty) {
             self.out.write_all(self.separator)?;
         }
-        self.out.write_all(text)
+        Ok(self.out)
     }
 }
 
@@ -159,6 +218,22 @@ mod tests {
     }
 
     #[test]
+    fn formatters_are_known_by_the_end_of_their_names() {
+        let mut format = RecordFormat::default();
+        for (class, silent) in [
+            ("kafka.consumer.DefaultMessageFormatter", false),
+            ("org.apache.kafka.tools.consumer.NoOpMessageFormatter", true),
+            ("kafka.tools.LoggingMessageFormatter", false),
+        ] {
+            format.set_class(class).unwrap();
+            assert_eq!(format.silent, silent, "{class}");
+        }
+        assert!(
+            format.set_class("com.example.Mine").unwrap_err().to_string().starts_with("com.example.Mine: ")
+        );
+    }
+
+    #[test]
     fn records_are_written_as_kafka_writes_them() {
         let everything = [
             ("print.timestamp", "true"),
@@ -172,6 +247,10 @@ mod tests {
         assert_eq!(line(&[], None, None, &[]), "null\n");
         assert_eq!(line(&[("print.key", "true")], None, Some("v"), &[]), "null\tv\n");
         assert_eq!(line(&[("print.key", "true"), bare], Some("k"), Some("v"), &[]), "k\n");
+        assert_eq!(line(&[bare], Some("k"), Some("v"), &[]), "", "nothing is not a line");
+        let number = ("value.deserializer", "org.apache.kafka.common.serialization.LongDeserializer");
+        assert_eq!(line(&[number], None, Some("\0\0\0\0\0\0\x01\0"), &[]), "256\n");
+        assert_eq!(line(&[number], None, None, &[]), "null\n");
         assert_eq!(
             line(&everything, Some("k"), Some("v"), &[("a", Some("1")), ("b", None)]),
             "CreateTime:1000\tPartition:3\tOffset:0\ta:1,b:null\tk\tv\n"

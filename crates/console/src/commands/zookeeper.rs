@@ -7,7 +7,7 @@ use clap::Parser;
 use ottla_zookeeper_server::{Config, Server};
 
 use super::Command;
-use super::servers::{asked_to_stop, fail, runtime};
+use super::servers::{StopSignal, asked_to_stop, fail, runtime};
 use crate::logging;
 
 pub const COMMAND: Command =
@@ -28,24 +28,19 @@ fn run(arguments: Vec<String>) -> ExitCode {
     };
     logging::to_stdout();
     match serve(&options) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(signal) => signal.exit_code(),
         Err(reason) => fail(reason),
     }
 }
 
-fn serve(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
+fn serve(options: &Options) -> Result<StopSignal, Box<dyn std::error::Error>> {
     let path = &options.properties;
     let bytes = std::fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     let config = Config::parse(&bytes).map_err(|error| format!("{}: {error}", path.display()))?;
     runtime()?.block_on(async {
         let server = Server::bind(config).await?;
-        server
-            .run(async {
-                if let Err(error) = asked_to_stop().await {
-                    tracing::error!(%error, "cannot wait for signals");
-                }
-            })
-            .await?;
-        Ok(())
+        let mut signal = Err(std::io::Error::other("the server ended by itself"));
+        server.run(async { signal = asked_to_stop().await }).await?;
+        Ok(signal?)
     })
 }
