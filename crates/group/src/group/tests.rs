@@ -463,3 +463,228 @@ fn whoever_waits_when_the_group_is_handed_over_is_told() {
     assert_eq!(story.joins[&ann].error, ErrorCode::NotCoordinator);
     assert_eq!(story.group.next_deadline(), None);
 }
+
+#[test]
+fn a_static_leader_that_stays_away_is_succeeded_by_one_that_came() {
+    let mut story = static_group();
+    story.join_new("carl");
+    let y = story.join("y1");
+    for _ in 0..6 {
+        story.pass(5_000);
+        story.group.heartbeat("x1", 1, Some("x"), story.now);
+    }
+    assert_eq!((story.joins[&y].generation, story.joins[&y].leader.as_str()), (2, "y1"));
+    assert_eq!(story.joins[&y].members.len(), 3, "x is still waited for, and gets its share");
+}
+
+#[test]
+fn static_members_that_all_stay_away_get_another_round() {
+    let mut story = static_group();
+    let back = story.join("x1");
+    assert!(!story.joins.contains_key(&back), "the leader wants to share anew");
+    let mut effects = Vec::new();
+    story.group.leave(
+        &[Leaving { member_id: "x1".to_owned(), instance_id: Some("x".to_owned()) }],
+        story.now,
+        &mut effects,
+    );
+    story.take_in(effects);
+    for _ in 0..7 {
+        story.pass(5_000);
+        story.group.heartbeat("y1", 1, Some("y"), story.now);
+    }
+    assert_eq!(story.group.state(), State::PreparingRebalance);
+    let y = story.join("y1");
+    assert_eq!(story.joins[&y].generation, 2);
+}
+
+#[test]
+fn members_that_never_ask_for_their_assignment_are_given_up() {
+    let mut story = Story::new(CONFIG);
+    story.join_new("ann");
+    story.join_new("bob");
+    story.pass(3_000);
+    story.pass(3_000);
+    story.sync("ann", 1, &[("ann", "p0"), ("bob", "p1")]);
+    story.store_succeeds();
+    for _ in 0..5 {
+        story.pass(6_000);
+        story.heartbeat("ann");
+        story.heartbeat("bob");
+    }
+    assert_eq!(story.group.state(), State::PreparingRebalance, "bob beats and does nothing else");
+    assert_eq!(story.heartbeat("bob"), ErrorCode::UnknownMemberId);
+    assert_eq!(story.heartbeat("ann"), ErrorCode::RebalanceInProgress);
+}
+
+/// A subscription of version 1 to one topic, with what a sticky assignor remembers behind it.
+fn subscription(topic: &str, remembered: &str) -> Bytes {
+    let mut bytes = vec![0, 1, 0, 0, 0, 1, 0, topic.len() as u8];
+    bytes.extend(topic.bytes());
+    bytes.extend([0, 0, 0, remembered.len() as u8]);
+    bytes.extend(remembered.bytes());
+    bytes.into()
+}
+
+#[test]
+fn a_static_member_that_wants_other_topics_makes_everyone_share_anew() {
+    for (why, subscription_after, state) in [
+        ("only what its assignor remembers is different", subscription("a", ""), State::Stable),
+        (
+            "another topic: alone, it has joined anew at once",
+            subscription("b", "p1"),
+            State::CompletingRebalance,
+        ),
+    ] {
+        let mut story = Story::new(CONFIG);
+        let request = |fresh: &str, metadata: Bytes| JoinRequest {
+            protocols: vec![("sticky".to_owned(), metadata)],
+            ..static_request("y", fresh)
+        };
+        story.join_with(request("y1", subscription("a", "p1")));
+        story.pass(3_000);
+        story.sync("y1", 1, &[("y1", "p1")]);
+        story.store_succeeds();
+        story.join_with(request("y2", subscription_after));
+        assert_eq!(story.group.state(), state, "{why}");
+    }
+}
+
+#[test]
+fn a_static_member_keeps_its_old_id_if_the_new_one_is_not_stored() {
+    let mut story = static_group();
+    let back = story.join_with(static_request("x", "x2"));
+    story.store_ends(Err(ErrorCode::CoordinatorNotAvailable));
+    assert_eq!(story.joins[&back].error, ErrorCode::CoordinatorNotAvailable);
+    assert_eq!(story.group.heartbeat("x1", 1, Some("x"), story.now), ErrorCode::None);
+    assert_eq!(story.group.leader(), Some("x1"));
+    assert_eq!(story.heartbeat("x2"), ErrorCode::UnknownMemberId);
+}
+
+#[test]
+fn a_group_that_became_too_large_shares_anew_when_it_is_loaded() {
+    let mut story = Story::stable();
+    story.join_new("carl");
+    story.join("ann");
+    story.join("bob");
+    story.sync("ann", 2, &[]);
+    let (_, record) = story.stores.pop().unwrap();
+    let config = GroupConfig { size_max: 2, ..CONFIG };
+    let mut story = Story { group: Group::load("g", config, record, NOW), ..Story::new(config) };
+    assert_eq!(story.group.state(), State::PreparingRebalance);
+    story.join("bob");
+    story.join("carl");
+    let late = story.join("ann");
+    assert_eq!(story.joins[&late].error, ErrorCode::GroupMaxSizeReached);
+    assert_eq!((story.group.state(), story.group.members().count()), (State::CompletingRebalance, 2));
+}
+
+#[test]
+fn the_first_of_two_joins_of_one_member_is_told_to_join_again() {
+    let mut story = Story::stable();
+    story.join_new("carl");
+    let first = story.join("ann");
+    let second = story.join("ann");
+    assert_eq!(story.joins[&first].error, ErrorCode::RebalanceInProgress);
+    story.join("bob");
+    assert_eq!(story.joins[&second].error, ErrorCode::None);
+}
+
+const DAY_MS: i64 = 86_400_000;
+
+fn partition(topic: &str) -> TopicPartition {
+    TopicPartition::new(ottla_model::TopicName::new(topic).unwrap(), 0)
+}
+
+/// Offsets of topics `a` and `b`, committed when the story began.
+fn with_offsets(mut story: Story, expires_at: Option<Timestamp>) -> Story {
+    for (position, topic) in (0..).zip(["a", "b"]) {
+        let committed = crate::CommittedOffset {
+            offset: ottla_model::Offset(7),
+            leader_epoch: None,
+            metadata: String::new(),
+            committed_at: NOW.wall,
+            expires_at,
+        };
+        story.group.offsets.load(partition(topic), ottla_model::Offset(position), committed);
+    }
+    story
+}
+
+/// `ann` reads topic `a`, all the time.
+fn reading_a(protocol_type: &str) -> Story {
+    let mut story = Story::new(CONFIG);
+    story.join_with(JoinRequest {
+        new_member_id: "ann".to_owned(),
+        protocol_type: protocol_type.to_owned(),
+        protocols: vec![("range".to_owned(), subscription("a", ""))],
+        session_timeout_ms: 1_800_000,
+        ..join_request("")
+    });
+    story.pass(3_000);
+    story.sync("ann", 1, &[]);
+    story.store_succeeds();
+    story
+}
+
+fn left_by_everyone(mut story: Story, after_ms: i64) -> Story {
+    story.now = Now { wall: Timestamp(NOW.wall.0 + after_ms), ..story.now };
+    story.leave("ann");
+    story
+}
+
+#[test]
+fn offsets_expire_when_nobody_can_want_them_any_more() {
+    let old = NOW.wall.0 + 7 * DAY_MS;
+    for (why, story, expires_at, at, expired) in [
+        ("never had members, committed a week ago", Story::new(CONFIG), None, old, vec!["a", "b"]),
+        ("never had members, committed not quite a week ago", Story::new(CONFIG), None, old - 1, vec![]),
+        ("a member reads one of the topics", reading_a("consumer"), None, old, vec!["b"]),
+        ("members that are no consumers may read anything", reading_a("connect"), None, old, vec![]),
+        ("empty for a week", left_by_everyone(reading_a("consumer"), 0), None, old, vec!["a", "b"]),
+        ("empty for an hour only", left_by_everyone(reading_a("consumer"), 6 * DAY_MS), None, old, vec![]),
+        ("a time of its own", Story::new(CONFIG), Some(Timestamp(5)), 5, vec!["a", "b"]),
+        ("a time of its own, not yet come", Story::new(CONFIG), Some(Timestamp(i64::MAX)), old, vec![]),
+    ] {
+        let story = with_offsets(story, expires_at);
+        let now = Now { wall: Timestamp(at), ..story.now };
+        let over = story.group.expired_offsets(now, 7 * DAY_MS);
+        let expected: Vec<TopicPartition> = expired.into_iter().map(partition).collect();
+        assert_eq!(over, expected, "{why}");
+    }
+}
+
+#[test]
+fn groups_and_offsets_in_use_are_not_deleted() {
+    let mut dead = Story::new(CONFIG);
+    dead.group.end(ErrorCode::CoordinatorNotAvailable, NOW, &mut Vec::new());
+    for (why, story, group, offsets, reads_a) in [
+        ("nobody is in it", Story::new(CONFIG), Ok(()), Ok(()), false),
+        ("it is gone", dead, Err(ErrorCode::GroupIdNotFound), Err(ErrorCode::GroupIdNotFound), false),
+        ("consumers read a", reading_a("consumer"), Err(ErrorCode::NonEmptyGroup), Ok(()), true),
+        (
+            "others read who knows what",
+            reading_a("connect"),
+            Err(ErrorCode::NonEmptyGroup),
+            Err(ErrorCode::NonEmptyGroup),
+            true,
+        ),
+        ("everyone has left", left_by_everyone(reading_a("consumer"), 0), Ok(()), Ok(()), false),
+    ] {
+        assert_eq!(story.group.check_delete(), group, "{why}");
+        assert_eq!(story.group.check_delete_offsets(), offsets, "{why}");
+        assert_eq!(story.group.is_subscribed_to("a"), reads_a, "{why}");
+    }
+    assert!(!reading_a("consumer").group.is_subscribed_to("b"));
+}
+
+#[test]
+fn a_group_is_forgotten_when_nothing_is_left_of_it() {
+    let mut story = Story::new(CONFIG);
+    assert!(story.group.is_forgotten());
+    story.join_with(JoinRequest { requires_known_member_id: true, ..join_request("") });
+    assert!(!story.group.is_forgotten(), "an id was given out");
+    story.pass(i64::from(SESSION_MS));
+    assert!(story.group.is_forgotten());
+    assert!(!with_offsets(story, None).group.is_forgotten());
+}
