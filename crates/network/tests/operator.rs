@@ -1,82 +1,16 @@
 //! What the operator is told, and that one line is enough.
 
-use std::fs::File;
-use std::io;
-use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, OnceLock};
+mod captured_log;
+
 use std::time::Duration;
 
-use bytes::Bytes;
-use ottla_network::{Limits, ListenerConfig, Peer, Reply, Service, SocketServer};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use captured_log::{Log, start, until};
+use ottla_network::Limits;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// The log and the file descriptors belong to the whole process.
+/// The log belongs to the whole process.
 static ONE_AT_A_TIME: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
-
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Log {
-    /// This process's log, emptied.
-    fn fresh() -> Log {
-        static LOG: OnceLock<Log> = OnceLock::new();
-        let log = LOG.get_or_init(|| {
-            let log = Log::default();
-            let writer = log.clone();
-            tracing_subscriber::fmt()
-                .with_ansi(false)
-                .with_max_level(tracing_subscriber::filter::LevelFilter::INFO)
-                .with_writer(move || writer.clone())
-                .init();
-            log
-        });
-        log.0.lock().unwrap().clear();
-        log.clone()
-    }
-
-    fn lines(&self) -> Vec<String> {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap().lines().map(str::to_owned).collect()
-    }
-}
-
-/// Echoes what begins with `E`.
-struct Echo;
-
-impl Service for Echo {
-    type Connection = ();
-
-    fn connected(&self, _: &Peer) {}
-
-    fn call(&self, _: &mut (), request: Bytes) -> Reply {
-        if request.starts_with(b"E") { Reply::now(request) } else { Reply::close("unknown API key") }
-    }
-}
-
-fn start(limits: Limits) -> (SocketServer, SocketAddr) {
-    let listener = ListenerConfig::new("PLAINTEXT", "127.0.0.1", 0).bind().unwrap();
-    let address = listener.local_addr();
-    (SocketServer::start(vec![listener], limits, Arc::new(Echo)).unwrap(), address)
-}
-
-async fn until(condition: impl Fn() -> bool) {
-    while !condition() {
-        tokio::task::yield_now().await;
-        std::thread::yield_now();
-    }
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn strangers_are_named_once_with_their_address_and_the_cure() {
@@ -128,28 +62,4 @@ async fn ordinary_clients_leave_no_line() {
     until(|| server.connection_count() == 0).await;
     server.shutdown(Duration::from_secs(60)).await;
     assert_eq!(log.lines(), Vec::<String>::new());
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn running_out_of_file_descriptors_is_said_and_survived() {
-    let _alone = ONE_AT_A_TIME.lock().await;
-    let log = Log::fresh();
-    let (_server, address) = start(Limits::default());
-    let before = getrlimit(Resource::Nofile);
-    setrlimit(Resource::Nofile, Rlimit { current: Some(256), maximum: before.maximum }).unwrap();
-    let mut others = Vec::new();
-    while let Ok(file) = File::open("/dev/null") {
-        others.push(file);
-    }
-    // One descriptor for our own end of the connection, none for the server's.
-    others.pop();
-    let mut client = TcpStream::connect(address).await.expect("the kernel accepts it");
-    client.write_all(&[0, 0, 0, 2, b'E', b'!']).await.unwrap();
-    until(|| !log.lines().is_empty()).await;
-    drop(others);
-    let mut answer = [0; 6];
-    client.read_exact(&mut answer).await.expect("served once there are descriptors again");
-    setrlimit(Resource::Nofile, before).unwrap();
-    let lines = log.lines();
-    assert!(lines[0].contains("cannot accept connections") && lines[0].contains("ulimit -n"), "{lines:?}");
 }
