@@ -189,12 +189,9 @@ impl<K: Clone + Eq + Hash> FetchSessions<K> {
         FetchSessions { slots, sessions: HashMap::new(), partitions: 0, partitions_max: PARTITIONS_MAX }
     }
 
-    pub fn len(&self) -> usize {
+    #[cfg(test)]
+    fn len(&self) -> usize {
         self.sessions.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.sessions.is_empty()
     }
 
     pub fn end(&mut self, id: i32) {

@@ -456,12 +456,18 @@ impl HostedPartition {
         let plan = state.log.plan_read(request.offset, watermarks.readable_by(request.reader))?;
         let (mut watermarks, mut proposal) = (watermarks, None);
         if let Reader::Follower(follower) = request.reader {
+            let leader = state.replica.leader();
             let progress = state.replica.follower_fetched(
                 follower,
                 request.offset,
                 request.log_start_offset,
                 request.now,
-            )?;
+            );
+            // Whoever is no replica but knows our epoch is ahead of us; without an epoch there is only one thing to say.
+            let progress = progress.map_err(|refusal| match request.leader_epoch {
+                Some(_) => refusal,
+                None => LeaderRefusal::NotLeader { leader },
+            })?;
             proposal = progress.proposal;
             if progress.high_watermark_moved {
                 let moved = state.replica.high_watermark();

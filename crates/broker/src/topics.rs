@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ottla_controller::{AssignmentRefusal, assign_replicas};
-use ottla_model::{BrokerId, InvalidTopicName, TopicName, Uuid};
+use ottla_model::{BrokerId, InvalidTopicName, TOPIC_NAME_LENGTH_MAX, TopicName, Uuid};
 use ottla_protocol::ErrorCode;
 use ottla_zookeeper::records::{EntityConfig, TopicAssignment};
 use ottla_zookeeper::{CreateTopicError, ZkError};
@@ -53,13 +53,13 @@ pub struct Plan {
 /// Why a topic is not made. The texts are what Kafka tells its clients.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
-    #[error(transparent)]
+    #[error("{}", invalid_name(.0))]
     Name(#[from] InvalidTopicName),
     #[error("Topic '{0}' already exists.")]
     Exists(TopicName),
     #[error("Topic '{name}' collides with existing topics: {other}")]
     Collides { name: TopicName, other: TopicName },
-    #[error("{0} is reserved and cannot be created")]
+    #[error("Creation of internal topic {0} is prohibited.")]
     Reserved(TopicName),
     #[error("Number of partitions must be larger than 0.")]
     Partitions,
@@ -75,7 +75,7 @@ pub enum CreateError {
     Assignment(String),
     #[error("Null value not supported for topic configs: {0}")]
     NullConfig(String),
-    #[error(transparent)]
+    #[error("{}", client_message(.0))]
     Config(#[from] ConfigError),
     #[error(transparent)]
     ZooKeeper(#[from] ZkError),
@@ -95,6 +95,32 @@ impl CreateError {
             CreateError::NullConfig(_) | CreateError::Config(_) => ErrorCode::InvalidConfig,
             CreateError::ZooKeeper(_) => ErrorCode::UnknownServerError,
         }
+    }
+}
+
+/// Why a name is none, as Kafka tells its clients.
+pub fn invalid_name(name: &InvalidTopicName) -> String {
+    let why = match name {
+        InvalidTopicName::Empty => "the empty string is not allowed".to_owned(),
+        InvalidTopicName::Dots => "'.' and '..' are not allowed".to_owned(),
+        InvalidTopicName::TooLong(length) => {
+            format!("its length of {length} is longer than the max allowed length {TOPIC_NAME_LENGTH_MAX}")
+        }
+        InvalidTopicName::Character(name) => format!(
+            "'{}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'",
+            name.escape_debug()
+        ),
+    };
+    format!("Topic name is invalid: {why}")
+}
+
+/// What is wrong with a configuration, for the client that sent it: it knows where the value comes from.
+pub fn client_message(error: &ConfigError) -> String {
+    match error {
+        ConfigError::Value(bad) => {
+            format!("Invalid value {} for configuration {}: {}", bad.value, bad.key, bad.reason)
+        }
+        other => other.to_string(),
     }
 }
 
@@ -156,7 +182,7 @@ fn spread(
 fn checked(assignment: BTreeMap<i32, Vec<BrokerId>>) -> Result<BTreeMap<i32, Vec<BrokerId>>, CreateError> {
     let refuse = |why: &str| Err(CreateError::Assignment(why.to_owned()));
     if !assignment.keys().copied().eq(0..assignment.len() as i32) {
-        return refuse("partitions must be numbered from 0 without a gap");
+        return refuse("partitions should be a consecutive 0-based integer sequence");
     }
     let factor = assignment.values().next().map_or(0, Vec::len);
     for replicas in assignment.values() {
@@ -164,7 +190,7 @@ fn checked(assignment: BTreeMap<i32, Vec<BrokerId>>) -> Result<BTreeMap<i32, Vec
             return refuse("a partition must have at least one replica");
         }
         if replicas.len() != factor {
-            return refuse("all partitions must have the same number of replicas");
+            return refuse("All partitions should have the same number of replicas");
         }
         if replicas.iter().collect::<BTreeSet<_>>().len() != replicas.len() {
             return refuse("a broker can hold only one replica of a partition");
@@ -251,8 +277,12 @@ pub fn has_leaders(broker: &Broker, name: &str) -> bool {
         .is_some_and(|topic| topic.partitions.values().all(|partition| partition.leader != BrokerId::NONE))
 }
 
-/// Waits for the metadata to say so, but no longer than `timeout`. `false` if it did not.
+/// Waits for the metadata to say so, but no longer than `timeout`. `false` if it did not, and always where no time is
+/// given: the client does not want to wait, and is told that it did not.
 pub async fn wait_until(broker: &Broker, timeout: Duration, so: impl Fn(&Broker) -> bool) -> bool {
+    if timeout.is_zero() {
+        return false;
+    }
     let mut changes = broker.metadata.changes();
     let wait = async {
         while !so(broker) {

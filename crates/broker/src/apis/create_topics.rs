@@ -16,8 +16,8 @@ use crate::topics::{self, CreateError, NewTopic, Placement};
 
 /// CreateTopics: new topics with their partitions, replicas and configurations (KIP-4).
 ///
-/// Only the controller answers. v1+ can validate only and explains errors; v4+ takes the broker's defaults for
-/// -1 (KIP-464); v5+ tells the configuration that resulted (KIP-525), v7+ the topic's id.
+/// Only the controller answers. v1+ can validate only and explains errors; -1 takes the broker's defaults (KIP-464, and
+/// before v4 as well); v5+ tells the configuration that resulted (KIP-525), v7+ the topic's id.
 /// The answer waits until every new partition has a leader, or for `timeout_ms`: then the error is
 /// REQUEST_TIMED_OUT, and creation goes on all the same.
 pub const API: Api = Api { key: ApiKey::CreateTopics, versions: 0..=7, handle };
@@ -43,11 +43,8 @@ async fn create(call: Call, request: CreateTopicsRequest) -> Answer {
     let mut created = Vec::new();
     for topic in &request.topics {
         if named[&*topic.name] > 1 {
-            // One answer for all of them, as Kafka gives.
-            if !results.iter().any(|result: &CreatableTopicResult| result.name == topic.name) {
-                let message = "Duplicate topic name.".to_owned();
-                results.push(failure(&topic.name, ErrorCode::InvalidRequest, Some(message)));
-            }
+            let message = "Found multiple entries for this topic.".to_owned();
+            results.push(failure(&topic.name, ErrorCode::InvalidRequest, Some(message)));
             continue;
         }
         match create_one(&call, topic, request.validate_only).await {
@@ -70,12 +67,8 @@ async fn create(call: Call, request: CreateTopicsRequest) -> Answer {
     });
     if !ready.await {
         for (at, name) in &created {
-            if !topics::has_leaders(&call.broker, name) {
-                results[*at] = failure(
-                    &Str::from(name.as_str()),
-                    ErrorCode::RequestTimedOut,
-                    Some("The topic is being created, but not all its partitions have a leader yet.".into()),
-                );
+            if timeout.is_zero() || !topics::has_leaders(&call.broker, name) {
+                results[*at] = failure(&Str::from(name.as_str()), ErrorCode::RequestTimedOut, None);
             }
         }
     }
@@ -88,7 +81,7 @@ async fn create_one(
     validate_only: bool,
 ) -> Result<(CreatableTopicResult, TopicName), CreateError> {
     let name = TopicName::new(&topic.name)?;
-    let placement = placement(topic, call.version)?;
+    let placement = placement(topic)?;
     let mut config = BTreeMap::new();
     for entry in &topic.configs {
         let value = entry.value.as_ref().ok_or_else(|| CreateError::NullConfig(entry.name.to_string()))?;
@@ -107,6 +100,7 @@ async fn create_one(
     });
     let result = CreatableTopicResult {
         name: topic.name.clone(),
+        error_message: None,
         topic_id: id.unwrap_or_default(),
         num_partitions: plan.assignment.len() as i32,
         replication_factor: plan.assignment.values().next().map_or(0, Vec::len) as i16,
@@ -116,11 +110,10 @@ async fn create_one(
     Ok((result, name))
 }
 
-fn placement(topic: &CreatableTopic, version: i16) -> Result<Placement, CreateError> {
+fn placement(topic: &CreatableTopic) -> Result<Placement, CreateError> {
     let counted = topic.num_partitions != -1 || topic.replication_factor != -1;
     if topic.assignments.is_empty() {
-        let default_allowed = version >= 4;
-        let or_default = |value: i32| (value != -1 || !default_allowed).then_some(value);
+        let or_default = |value: i32| (value != -1).then_some(value);
         return Ok(Placement::Spread {
             partitions: or_default(topic.num_partitions),
             replication_factor: or_default(topic.replication_factor.into()),

@@ -64,20 +64,26 @@ fn wanted(call: &Call, request: &DeleteTopicsRequest) -> Vec<Wanted> {
     } else {
         request.topic_names.iter().map(by_name).collect()
     };
-    // Named twice, by name or by id: it cannot be said which of the two was meant.
+    if call.version >= 6 {
+        refuse_ambiguous(request, &mut wanted);
+    }
+    wanted
+}
+
+/// By name and by id at once, or twice, once by each: it cannot be said what was meant.
+fn refuse_ambiguous(request: &DeleteTopicsRequest, wanted: &mut [Wanted]) {
     let mut seen = HashSet::new();
-    let twice: HashSet<TopicName> = wanted
-        .iter()
-        .filter_map(|topic| topic.found.as_ref().ok())
-        .filter(|name| !seen.insert((*name).clone()))
-        .cloned()
-        .collect();
-    for topic in &mut wanted {
-        if topic.found.as_ref().is_ok_and(|name| twice.contains(name)) {
+    let names = wanted.iter().filter_map(|topic| topic.found.as_ref().ok());
+    let twice: HashSet<TopicName> = names.filter(|name| !seen.insert((*name).clone())).cloned().collect();
+    for (named, topic) in request.topics.iter().zip(wanted) {
+        let both = named.name.is_some() && !named.topic_id.is_zero();
+        if both {
+            topic.id = named.topic_id;
+        }
+        if both || topic.found.as_ref().is_ok_and(|name| twice.contains(name)) {
             topic.found = Err(ErrorCode::InvalidRequest);
         }
     }
-    wanted
 }
 
 async fn delete(call: Call, mut wanted: Vec<Wanted>, timeout: Duration) -> Answer {
@@ -95,7 +101,8 @@ async fn delete(call: Call, mut wanted: Vec<Wanted>, timeout: Duration) -> Answe
     });
     if !gone.await {
         for topic in &mut wanted {
-            if topic.found.as_ref().is_ok_and(|name| call.broker.metadata.topic(name).is_some()) {
+            let remains = |name: &TopicName| timeout.is_zero() || call.broker.metadata.topic(name).is_some();
+            if topic.found.as_ref().is_ok_and(remains) {
                 topic.found = Err(ErrorCode::RequestTimedOut);
             }
         }
@@ -110,7 +117,7 @@ fn answer(call: &Call, wanted: &[Wanted]) -> Answer {
             name: topic.name.clone(),
             topic_id: topic.id,
             error_code: error as i16,
-            error_message: (error != ErrorCode::None).then(|| Str::from(error.message())),
+            error_message: None, // the code says it all
             ..Default::default()
         }
     });

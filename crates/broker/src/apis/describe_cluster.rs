@@ -22,13 +22,14 @@ fn handle(mut call: Call) -> Result<Reply, DecodeError> {
     if request.endpoint_type != ENDPOINT_TYPE_BROKERS {
         let (error, message) = match request.endpoint_type {
             ENDPOINT_TYPE_CONTROLLERS => {
-                (ErrorCode::MismatchedEndpointType, "this endpoint is a broker, not a controller")
+                let message = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER";
+                (ErrorCode::MismatchedEndpointType, message.to_owned())
             }
-            _ => (ErrorCode::UnsupportedEndpointType, "unknown endpoint type: 1 is brokers"),
+            other => (ErrorCode::UnsupportedEndpointType, format!("Unsupported endpoint type {other}")),
         };
         let response = DescribeClusterResponse {
             error_code: error as i16,
-            error_message: Some(Str::from_static(message)),
+            error_message: Some(Str::from(message)),
             ..Default::default()
         };
         return Ok(call.reply(&response));

@@ -39,10 +39,9 @@ fn handle(mut call: Call) -> Result<Reply, DecodeError> {
             }
         };
         let wanted = |config: &DescribedConfig| {
-            resource
-                .configuration_keys
-                .as_ref()
-                .is_none_or(|keys| keys.iter().any(|key| *key == *config.name))
+            // No key at all is as good as null.
+            let keys = resource.configuration_keys.as_deref().unwrap_or_default();
+            keys.is_empty() || keys.iter().any(|key| *key == *config.name)
         };
         let configs = described.into_iter().filter(wanted).map(|config| row(call.version, &request, config));
         DescribeConfigsResult {

@@ -88,11 +88,23 @@ fn code(before: PreferredLeader) -> ErrorCode {
     }
 }
 
+/// In Kafka's words where it has some.
+fn message(error: ErrorCode) -> Option<Str> {
+    match error {
+        ErrorCode::None => None,
+        ErrorCode::ElectionNotNeeded => {
+            Some(Str::from_static("Leader election not needed for topic partition."))
+        }
+        ErrorCode::UnknownTopicOrPartition => Some(Str::from_static("The partition does not exist.")),
+        other => Some(Str::from(other.message())),
+    }
+}
+
 fn answer(call: &Call, outcomes: Outcomes) -> Answer {
     let result = |(partition_id, error): (i32, ErrorCode)| PartitionResult {
         partition_id,
         error_code: error as i16,
-        error_message: (error != ErrorCode::None).then(|| Str::from(error.message())),
+        error_message: message(error),
         ..Default::default()
     };
     let results = outcomes.into_iter().map(|(topic, partitions)| ReplicaElectionResult {

@@ -1,5 +1,7 @@
 //! ListOffsets: offsets by time.
 
+use std::collections::HashSet;
+
 use ottla_model::{BrokerId, LeaderEpoch, Offset, Timestamp};
 use ottla_network::Reply;
 use ottla_protocol::messages::list_offsets::{
@@ -32,7 +34,7 @@ fn handle(mut call: Call) -> Result<Reply, DecodeError> {
         id @ 0.. => Reader::Follower(BrokerId(id)),
         _ => Reader::Debugger,
     };
-    let mut asked = std::collections::HashSet::new();
+    let twice = asked_twice(&request);
     let mut topics = Vec::with_capacity(request.topics.len());
     for topic in &request.topics {
         let name = call.broker.topic_name(&topic.name, Default::default(), false);
@@ -40,10 +42,11 @@ fn handle(mut call: Call) -> Result<Reply, DecodeError> {
         for wanted in &topic.partitions {
             let answer = match &name {
                 Err(error) => Err(*error),
-                Ok(name) if asked.insert((name.clone(), wanted.partition_index)) => {
-                    look_up(&call, name, reader, wanted)
+                // v0 never minded.
+                Ok(_) if call.version >= 1 && twice.contains(&(&*topic.name, wanted.partition_index)) => {
+                    Err(ErrorCode::InvalidRequest)
                 }
-                Ok(_) => Err(ErrorCode::InvalidRequest),
+                Ok(name) => look_up(&call, name, reader, wanted),
             };
             partitions.push(answer.unwrap_or_else(|error| ListOffsetsPartitionResponse {
                 partition_index: wanted.partition_index,
@@ -54,6 +57,15 @@ fn handle(mut call: Call) -> Result<Reply, DecodeError> {
         topics.push(ListOffsetsTopicResponse { name: topic.name.clone(), partitions, ..Default::default() });
     }
     Ok(call.reply(&ListOffsetsResponse { topics, ..Default::default() }))
+}
+
+fn asked_twice(request: &ListOffsetsRequest) -> HashSet<(&str, i32)> {
+    let mut asked = HashSet::new();
+    let partitions = request
+        .topics
+        .iter()
+        .flat_map(|topic| topic.partitions.iter().map(|partition| (&*topic.name, partition.partition_index)));
+    partitions.filter(|partition| !asked.insert(*partition)).collect()
 }
 
 fn look_up(

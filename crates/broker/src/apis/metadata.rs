@@ -1,12 +1,13 @@
 //! Metadata: topics, their leaders, and the addresses of brokers.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use ottla_model::{BrokerId, TopicName, Uuid};
 use ottla_network::Reply;
 use ottla_protocol::messages::metadata::{
-    MetadataRequest, MetadataResponse, MetadataResponseBroker, MetadataResponsePartition,
-    MetadataResponseTopic,
+    MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseBroker,
+    MetadataResponsePartition, MetadataResponseTopic,
 };
 use ottla_protocol::{ApiKey, DecodeError, ErrorCode, Str};
 
@@ -74,6 +75,7 @@ enum Wanted {
     These(Vec<Lookup>),
 }
 
+#[derive(Clone, PartialEq, Eq, Hash)]
 enum Lookup {
     Name(Str),
     Id(Uuid),
@@ -85,10 +87,14 @@ impl Wanted {
             None => Wanted::All,
             Some(topics) if topics.is_empty() && version == 0 => Wanted::All,
             Some(topics) => {
-                let lookup = |topic: &ottla_protocol::messages::metadata::MetadataRequestTopic| {
-                    topic.name.clone().map_or(Lookup::Id(topic.topic_id), Lookup::Name)
+                let mut seen = HashSet::new();
+                // An id is meant even where a name stands beside it.
+                let lookup = |topic: &MetadataRequestTopic| match &topic.name {
+                    Some(name) if topic.topic_id.is_zero() => Lookup::Name(name.clone()),
+                    _ => Lookup::Id(topic.topic_id),
                 };
-                Wanted::These(topics.iter().map(lookup).collect())
+                let topics = topics.iter().map(lookup).filter(|topic| seen.insert(topic.clone()));
+                Wanted::These(topics.collect())
             }
         }
     }
@@ -146,10 +152,17 @@ impl<'a> Answering<'a> {
             (None, Lookup::Id(id)) => self.response.topics.push(unknown_id(id)),
             (None, Lookup::Name(name)) => match TopicName::new(&name) {
                 Ok(name) if self.may_create => self.missing.push(name),
-                Ok(_) => self.response.topics.push(failed(name, ErrorCode::UnknownTopicOrPartition)),
-                Err(_) => self.response.topics.push(failed(name, ErrorCode::InvalidTopicException)),
+                Ok(_) => self.refuse(name, ErrorCode::UnknownTopicOrPartition),
+                Err(_) => self.refuse(name, ErrorCode::InvalidTopicException),
             },
         }
+    }
+
+    fn refuse(&mut self, name: Str, error: ErrorCode) {
+        let topic_authorized_operations = self.topic_operations;
+        self.response
+            .topics
+            .push(MetadataResponseTopic { topic_authorized_operations, ..failed(name, error) });
     }
 
     fn describe(&mut self, topic: &TopicImage) {

@@ -20,6 +20,7 @@ mod heartbeat;
 mod init_producer_id;
 mod join_group;
 pub mod leader_and_isr;
+mod leader_endpoints;
 mod leave_group;
 mod list_groups;
 mod list_offsets;
@@ -67,8 +68,8 @@ pub const APIS: &[Api] = &[
     init_producer_id::API,
     describe_configs::API,
     delete_groups::API,
-    offset_delete::API,
     elect_leaders::API,
+    offset_delete::API,
     alter_partition::API,
     describe_cluster::API,
 ];

@@ -4,15 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ottla_model::{Offset, Timestamp, Uuid};
+use ottla_log::AppendError;
+use ottla_model::{BrokerId, Offset, Timestamp, Uuid};
 use ottla_network::{Answer, Reply};
 use ottla_protocol::messages::produce::{
-    BatchIndexAndErrorMessage, LeaderIdAndEpoch, PartitionProduceResponse, ProduceRequest, ProduceResponse,
-    TopicProduceResponse,
+    BatchIndexAndErrorMessage, LeaderIdAndEpoch, NodeEndpoint, PartitionProduceResponse, ProduceRequest,
+    ProduceResponse, TopicProduceResponse,
 };
-use ottla_protocol::records::validate::RecordFault;
+use ottla_protocol::records::validate::{InvalidRecords, RecordFault};
 use ottla_protocol::{ApiKey, DecodeError, ErrorCode, Str};
 
+use super::leader_endpoints::{current_leader, leader_endpoints};
 use super::{Api, Call};
 use crate::hosted_partition::{AppendFailure, Appended, HostedPartition, RequiredAcks};
 use crate::parking::park_on_all;
@@ -67,18 +69,52 @@ fn handle(mut call: Call) -> Result<Reply, DecodeError> {
     }
     waiting.settle(&mut response);
     if waiting.partitions.is_empty() {
+        name_leaders(&call, &mut response);
         return Ok(call.reply(&response));
     }
     Ok(Reply::later(async move {
         waiting.wait(&mut response).await;
+        name_leaders(&call, &mut response);
         call.answer(&response)
     }))
+}
+
+/// From v10 on, whoever asked the wrong broker is told the right one and where it is (KIP-951).
+fn name_leaders(call: &Call, response: &mut ProduceResponse) {
+    if call.version < 10 {
+        return;
+    }
+    for topic in &mut response.responses {
+        let Ok(name) = call.broker.topic_name(&topic.name, topic.topic_id, call.version >= 13) else {
+            continue;
+        };
+        for answer in &mut topic.partition_responses {
+            const NOT_LEADER: i16 = ErrorCode::NotLeaderOrFollower as i16;
+            if answer.error_code == NOT_LEADER
+                && let Some((leader, epoch)) = current_leader(&call.broker, &name, answer.index)
+            {
+                answer.current_leader =
+                    LeaderIdAndEpoch { leader_id: leader.0, leader_epoch: epoch.0, ..Default::default() };
+            }
+        }
+    }
+    let answers = response.responses.iter().flat_map(|topic| &topic.partition_responses);
+    let named = answers.map(|answer| BrokerId(answer.current_leader.leader_id));
+    let endpoints = leader_endpoints(call, named).into_iter().map(|(broker, host, port)| NodeEndpoint {
+        node_id: broker.id.0,
+        host: Str::from(host),
+        port,
+        rack: broker.rack.map(Str::from),
+        ..Default::default()
+    });
+    response.node_endpoints = endpoints.collect();
 }
 
 fn topic_name(call: &Call, name: &Str, id: Uuid) -> Result<Str, ErrorCode> {
     let name = call.broker.topic_name(name, id, call.version >= 13)?;
     // Internal topics are written by the coordinators; a client could only corrupt them.
-    if topics::is_internal(&name) && call.client_id.as_deref() != Some("__admin_client") {
+    let exists = call.broker.metadata.topic(&name).is_some();
+    if exists && topics::is_internal(&name) && call.client_id.as_deref() != Some("__admin_client") {
         return Err(ErrorCode::InvalidTopicException);
     }
     Ok(name)
@@ -129,6 +165,9 @@ impl Failure {
             error_message: Some(Str::from(failure.to_string())),
             ..refusal(index, error)
         };
+        if tells_log_start(failure) {
+            answer.log_start_offset = hosted.watermarks().map_or(-1, |watermarks| watermarks.log_start.0);
+        }
         if let AppendFailure::Invalid(invalid) = failure {
             let fault = |fault: &RecordFault| BatchIndexAndErrorMessage {
                 batch_index: fault.index,
@@ -136,17 +175,25 @@ impl Failure {
                 ..Default::default()
             };
             answer.record_errors = invalid.record_faults().iter().map(fault).collect();
-            answer.log_start_offset = hosted.watermarks().map_or(-1, |watermarks| watermarks.log_start.0);
-        }
-        if error == ErrorCode::NotLeaderOrFollower || error == ErrorCode::FencedLeaderEpoch {
-            answer.current_leader =
-                hosted.current_leader().map_or_else(Default::default, |(leader, epoch)| LeaderIdAndEpoch {
-                    leader_id: leader.0,
-                    leader_epoch: epoch.0,
-                    ..Default::default()
-                });
         }
         answer
+    }
+}
+
+/// Kafka tells the log start beside an error only where it got as far as to look at the records themselves.
+fn tells_log_start(failure: &AppendFailure) -> bool {
+    match failure {
+        AppendFailure::Invalid(invalid) => !matches!(
+            invalid,
+            InvalidRecords::NoBatch { .. }
+                | InvalidRecords::SeveralBatches { .. }
+                | InvalidRecords::MagicForVersion { .. }
+                | InvalidRecords::ZstdForVersion { .. }
+                | InvalidRecords::Corrupt(_)
+                | InvalidRecords::TooLarge { .. }
+        ),
+        AppendFailure::Log(error) => !matches!(error, AppendError::Storage(_)),
+        _ => false,
     }
 }
 

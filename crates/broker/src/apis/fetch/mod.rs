@@ -8,16 +8,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ottla_log::ReadError;
-use ottla_model::BrokerId;
+use ottla_model::{BrokerId, LeaderEpoch};
 use ottla_network::{Answer, Reply};
 use ottla_protocol::messages::fetch::FetchRequest;
 use ottla_protocol::{ApiKey, DecodeError, ErrorCode};
 use tokio::time::Instant;
 
 use self::conversion::records_for;
-use self::response::{Envelope, FetchedPartition, FetchedTopic};
+use self::response::{Envelope, FetchedPartition, FetchedTopic, LeaderEndpoint};
 pub use self::session::Sessions;
 use self::session::{Asked, Seat, TopicKey, take_seat};
+use super::leader_endpoints::{current_leader, leader_endpoints};
 use super::{Api, Call};
 use crate::fetch_session::Wanted;
 use crate::hosted_partition::{Found, HostedPartition, ReadFailure, ReadRequest, Reader};
@@ -159,10 +160,36 @@ impl Fetch {
     fn read_partition(&self, place: usize, have: usize) -> (u64, FetchedPartition) {
         let ((_, partition), wanted) = &self.asked[place];
         match &self.hosted[place] {
-            Err(error) => (0, FetchedPartition::failed(*partition, *error)),
+            Err(error) => {
+                let mut answer = FetchedPartition::failed(*partition, *error);
+                if *error == ErrorCode::NotLeaderOrFollower {
+                    answer.current_leader = self.leader_told(place);
+                }
+                (0, answer)
+            }
             Ok(hosted) => {
                 let moves = hosted.purgatory().moves();
-                (moves, self.read_hosted(hosted, *partition, wanted, have))
+                let mut answer = self.read_hosted(hosted, *partition, wanted, have);
+                if matches!(answer.error, ErrorCode::NotLeaderOrFollower | ErrorCode::FencedLeaderEpoch) {
+                    answer.current_leader = self.leader_told(place);
+                }
+                (moves, answer)
+            }
+        }
+    }
+
+    /// Who leads instead. Told from v16 on, together with the leader's address: a client could do nothing with the id
+    /// alone (KIP-951).
+    fn leader_told(&self, place: usize) -> Option<(BrokerId, LeaderEpoch)> {
+        if self.call.version < 16 {
+            return None;
+        }
+        let (topic, partition) = &self.asked[place].0;
+        match topic {
+            TopicKey::Name(name) => current_leader(&self.call.broker, name, *partition),
+            TopicKey::Id(id) => {
+                let topic = self.call.broker.metadata.topic_by_id(*id)?;
+                current_leader(&self.call.broker, &topic.name, *partition)
             }
         }
     }
@@ -187,7 +214,7 @@ impl Fetch {
         };
         let outcome = match hosted.read(&request) {
             Ok(outcome) => outcome,
-            Err(failure) => return self.failed(hosted, partition, &failure),
+            Err(failure) => return self.failed(partition, &failure),
         };
         if let Some(proposal) = outcome.proposal {
             self.call.broker.propose_isr(hosted, proposal);
@@ -202,7 +229,7 @@ impl Fetch {
                 if let Some(region) = region {
                     match records_for(self.call.version, hosted, &request, region) {
                         Ok(records) => answer.records = records,
-                        Err(error) => answer.error = error,
+                        Err(error) => return FetchedPartition::failed(partition, error),
                     }
                 }
             }
@@ -210,12 +237,12 @@ impl Fetch {
         answer
     }
 
-    fn failed(&self, hosted: &HostedPartition, partition: i32, failure: &ReadFailure) -> FetchedPartition {
+    fn failed(&self, partition: i32, failure: &ReadFailure) -> FetchedPartition {
         let mut answer = FetchedPartition::failed(partition, failure.code());
         match failure {
-            ReadFailure::Leader(_) => answer.current_leader = hosted.current_leader(),
             ReadFailure::Log(ReadError::OffsetOutOfRange { start, .. }) => answer.log_start_offset = *start,
-            ReadFailure::Log(ReadError::Storage(_))
+            ReadFailure::Leader(_)
+            | ReadFailure::Log(ReadError::Storage(_))
             | ReadFailure::UnknownEpoch
             | ReadFailure::Unavailable(_) => {}
         }
@@ -281,7 +308,13 @@ fn is_urgent(answer: &FetchedPartition) -> bool {
 
 fn respond(call: &Call, error: ErrorCode, session_id: i32, topics: &[FetchedTopic]) -> Answer {
     let envelope = Envelope { version: call.version, correlation_id: call.correlation_id, error, session_id };
-    match response::write(envelope, topics) {
+    let answers = topics.iter().flat_map(|topic| &topic.partitions);
+    let leaders = answers.filter_map(|answer| answer.current_leader.map(|(leader, _)| leader));
+    let leaders: Vec<LeaderEndpoint> = leader_endpoints(call, leaders)
+        .into_iter()
+        .map(|(broker, host, port)| LeaderEndpoint { id: broker.id, host, port, rack: broker.rack })
+        .collect();
+    match response::write(envelope, topics, &leaders) {
         Ok(response) => Answer::Send(response),
         Err(error) => super::misfit(call.key, call.version, &error),
     }

@@ -92,8 +92,23 @@ pub struct Envelope {
     pub session_id: i32,
 }
 
+/// Where a leader is that some partition's answer names.
+#[derive(Debug, Clone)]
+pub struct LeaderEndpoint {
+    pub id: BrokerId,
+    pub host: String,
+    pub port: i32,
+    pub rack: Option<String>,
+}
+
 /// Puts the response together; record bytes of files are named, not read.
-pub fn write(envelope: Envelope, topics: &[FetchedTopic]) -> Result<Response, EncodeError> {
+///
+/// `leaders` are told from v16 on.
+pub fn write(
+    envelope: Envelope,
+    topics: &[FetchedTopic],
+    leaders: &[LeaderEndpoint],
+) -> Result<Response, EncodeError> {
     let Envelope { version, correlation_id, .. } = envelope;
     let mut writer = Writer {
         version,
@@ -103,6 +118,7 @@ pub fn write(envelope: Envelope, topics: &[FetchedTopic]) -> Result<Response, En
     };
     frame::encode_response_header(&mut writer.encoder(), ApiKey::Fetch, version, correlation_id)?;
     writer.body(envelope, topics)?;
+    writer.leaders(leaders)?;
     Ok(writer.finish())
 }
 
@@ -142,8 +158,27 @@ impl Writer {
             }
             self.no_tagged_fields();
         }
-        self.no_tagged_fields();
         Ok(())
+    }
+
+    /// Tag 0 of the whole: where the leaders are.
+    fn leaders(&mut self, leaders: &[LeaderEndpoint]) -> Result<(), EncodeError> {
+        if self.version < 16 || leaders.is_empty() {
+            self.no_tagged_fields();
+            return Ok(());
+        }
+        let mut out = self.encoder();
+        out.unsigned_varint(1);
+        let value = out.begin_tagged_field(0);
+        out.length(Some(leaders.len()), true)?;
+        for leader in leaders {
+            out.int32(leader.id.0);
+            out.string(&leader.host, true)?;
+            out.int32(leader.port);
+            out.nullable_string(leader.rack.as_deref(), true)?;
+            out.unsigned_varint(0);
+        }
+        out.end_tagged_field(value)
     }
 
     fn partition(&mut self, partition: &FetchedPartition) -> Result<(), EncodeError> {
@@ -239,7 +274,8 @@ mod tests {
     use ottla_network::Part;
     use ottla_protocol::Str;
     use ottla_protocol::messages::fetch::{
-        AbortedTransaction, EpochEndOffset, FetchableTopicResponse, LeaderIdAndEpoch, PartitionData,
+        AbortedTransaction, EpochEndOffset, FetchableTopicResponse, LeaderIdAndEpoch, NodeEndpoint,
+        PartitionData,
     };
 
     use super::*;
@@ -292,6 +328,16 @@ mod tests {
             topic("second-and-last", vec![good]),
             topic("none", Vec::new()),
         ]
+    }
+
+    fn leaders() -> [LeaderEndpoint; 2] {
+        let leader = |id, rack: Option<&str>| LeaderEndpoint {
+            id: BrokerId(id),
+            host: format!("broker-{id}"),
+            port: 9092,
+            rack: rack.map(str::to_owned),
+        };
+        [leader(2, None), leader(5, Some("north"))]
     }
 
     /// What the generated encoder makes of the same answer.
@@ -350,7 +396,17 @@ mod tests {
                 ..Default::default()
             }
         });
+        let node = |leader: &LeaderEndpoint| NodeEndpoint {
+            node_id: leader.id.0,
+            host: Str::from(leader.host.as_str()),
+            port: leader.port,
+            rack: leader.rack.as_deref().map(Str::from),
+            ..Default::default()
+        };
+        let leaders = leaders();
+        let node_endpoints = leaders.iter().filter(|_| envelope.version >= 16).map(node).collect();
         let response = FetchResponse {
+            node_endpoints,
             error_code: envelope.error as i16,
             session_id: envelope.session_id,
             responses: responses.collect(),
@@ -369,7 +425,7 @@ mod tests {
             let envelope = Envelope { version, correlation_id: 77, error: ErrorCode::None, session_id };
             let topics = topics(version);
             let mut wire = Vec::new();
-            for part in write(envelope, &topics).unwrap().into_parts() {
+            for part in write(envelope, &topics, &leaders()).unwrap().into_parts() {
                 match part {
                     Part::Bytes(bytes) => wire.extend_from_slice(&bytes),
                     Part::File(region) => {
@@ -385,7 +441,7 @@ mod tests {
     #[test]
     fn record_bytes_of_files_stay_in_their_files() {
         let envelope = Envelope { version: 12, correlation_id: 1, error: ErrorCode::None, session_id: 0 };
-        let files = write(envelope, &topics(12)).unwrap().into_parts();
+        let files = write(envelope, &topics(12), &[]).unwrap().into_parts();
         assert_eq!(files.filter(|part| matches!(part, Part::File(_))).count(), 2);
     }
 }
