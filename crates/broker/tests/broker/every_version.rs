@@ -12,8 +12,10 @@ use ottla_protocol::messages::init_producer_id::InitProducerIdRequest;
 use ottla_protocol::messages::list_offsets::{ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic};
 use ottla_protocol::messages::metadata::{MetadataRequest, MetadataRequestTopic};
 use ottla_protocol::messages::{
-    AlterPartitionRequest, ControlledShutdownRequest, LeaderAndIsrRequest, StopReplicaRequest,
-    UpdateMetadataRequest,
+    AlterPartitionRequest, ControlledShutdownRequest, DeleteGroupsRequest, DescribeGroupsRequest,
+    FindCoordinatorRequest, HeartbeatRequest, JoinGroupRequest, LeaderAndIsrRequest, LeaveGroupRequest,
+    ListGroupsRequest, OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest, StopReplicaRequest,
+    SyncGroupRequest, UpdateMetadataRequest,
 };
 use ottla_protocol::records::{Magic, MessageSetBuilder};
 use ottla_protocol::{ApiKey, Request, Str};
@@ -169,6 +171,18 @@ async fn every_api_answers_in_every_version() {
             ElectLeadersRequest { election_type, topic_partitions: Some(named), ..Default::default() }
         })
         .await;
+    // Groups are asked in earnest elsewhere.
+    announced.ask(|_| OffsetCommitRequest::default()).await;
+    announced.ask(|_| OffsetFetchRequest::default()).await;
+    announced.ask(|_| FindCoordinatorRequest::default()).await;
+    announced.ask(|_| JoinGroupRequest::default()).await;
+    announced.ask(|_| HeartbeatRequest::default()).await;
+    announced.ask(|_| LeaveGroupRequest::default()).await;
+    announced.ask(|_| SyncGroupRequest::default()).await;
+    announced.ask(|_| DescribeGroupsRequest { groups: vec![name()], ..Default::default() }).await;
+    announced.ask(|_| ListGroupsRequest::default()).await;
+    announced.ask(|_| DeleteGroupsRequest { groups_names: vec![name()], ..Default::default() }).await;
+    announced.ask(|_| OffsetDeleteRequest::default()).await;
     announced.ask(|_| AlterPartitionRequest::default()).await;
     announced.ask(|_| DescribeClusterRequest::default()).await;
 

@@ -5,4 +5,5 @@ mod wire;
 
 mod every_version;
 mod fetch_sessions;
+mod groups;
 mod leaders;
