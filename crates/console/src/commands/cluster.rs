@@ -1,6 +1,6 @@
 //! How admin tools reach a cluster.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ottla_client::{Address, Admin, Client, ClientError, ClientOptions};
 use ottla_protocol::ErrorCode;
@@ -8,6 +8,27 @@ use ottla_protocol::ErrorCode;
 use super::client_properties::ClientProperties;
 use super::tools::Failure;
 use super::zookeeper_brokers::brokers_in_zookeeper;
+
+/// The two options that all admin tools have.
+#[derive(Debug, clap::Args)]
+pub struct ClusterOptions {
+    /// The brokers to begin with: HOST:PORT, comma-separated.
+    #[arg(long, value_name = "HOST:PORT,..")]
+    bootstrap_server: String,
+    /// A file of settings of the client.
+    #[arg(long, value_name = "FILE")]
+    command_config: Option<PathBuf>,
+}
+
+impl ClusterOptions {
+    pub fn cluster(&self) -> Result<Cluster, Failure> {
+        Cluster::new(Some(&self.bootstrap_server), None)?.with_config(self.command_config.as_deref())
+    }
+
+    pub async fn admin(&self) -> Result<Admin, Failure> {
+        self.cluster()?.admin().await
+    }
+}
 
 /// Where the brokers are to be found, and how to talk to them.
 #[derive(Debug, Clone)]

@@ -12,8 +12,8 @@ use ottla_client::{
     OffsetSpec,
 };
 use ottla_model::{Offset, TopicName, TopicPartition};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
+use rustix::event::{PollFd, PollFlags, poll};
+use tokio::sync::oneshot;
 
 use super::client_properties::{self, ClientProperties};
 use super::record_formatter::{RecordFormat, WriteError};
@@ -467,13 +467,20 @@ const READER_GONE: &str = "Unable to write to standard out, closing consumer.";
 
 /// Resolves when nobody reads standard output any more, as behind `| head -1`: the next record may be long in coming.
 async fn reader_gone() {
-    // A file cannot be watched, and always takes what is written.
-    if let Ok(watched) = AsyncFd::with_interest(io::stdout(), Interest::ERROR)
-        && watched.ready(Interest::ERROR).await.is_ok()
-    {
-        return;
+    let (gone, hears) = oneshot::channel();
+    std::thread::spawn(move || {
+        let stdout = io::stdout();
+        // Asked for nothing, poll tells of errors and hang-ups only, and of a file never anything.
+        let mut watched = [PollFd::new(&stdout, PollFlags::empty())];
+        while let Err(rustix::io::Errno::INTR) = poll(&mut watched, None) {}
+        if !watched[0].revents().is_empty() {
+            // Nobody waits for it when the program is ending anyway.
+            let _ = gone.send(());
+        }
+    });
+    if hears.await.is_err() {
+        std::future::pending::<()>().await;
     }
-    std::future::pending().await
 }
 
 fn is_closed(error: &Failure) -> bool {

@@ -1,16 +1,22 @@
 //! The commands of the program, one file each.
 
 mod broker;
+mod broker_api_versions;
 mod client_properties;
 mod cluster;
 mod command_line;
+mod configs;
 mod console_consumer;
 mod console_producer;
 mod create_topic;
+mod delete_records;
 mod deserializer;
 mod dev;
+mod doctor;
+mod get_offsets;
 mod line_reader;
 mod list_topic;
+mod log_dirs;
 mod record_formatter;
 mod servers;
 mod standard_input;
@@ -37,12 +43,18 @@ pub const COMMANDS: &[Command] = &[
     dev::COMMAND,
     broker::COMMAND,
     zookeeper::COMMAND,
+    doctor::COMMAND,
     console_producer::COMMAND,
     console_consumer::COMMAND,
     topics::COMMAND,
     create_topic::COMMAND,
     list_topic::COMMAND,
     zookeeper_shell::COMMAND,
+    configs::COMMAND,
+    get_offsets::COMMAND,
+    delete_records::COMMAND,
+    log_dirs::COMMAND,
+    broker_api_versions::COMMAND,
 ];
 
 /// What clap has to say about the arguments. Help and versions go to standard output and succeed; complaints go to standard
