@@ -3,17 +3,20 @@
 use bytes::Bytes;
 use ottla_files::Disk;
 use ottla_log::{
-    AbortedTransaction, AppendError, DoomedFiles, EpochEnd, FoundTimestamp, Log, LogConfig, ReadError,
-    Region, Retention, StorageError,
+    AbortedTransaction, AppendError, DoomedFiles, EpochEnd, FoundTimestamp, Log, LogConfig, ProducerEntry,
+    ReadError, Region, Retention, StorageError,
 };
-use ottla_model::{BrokerId, LeaderEpoch, Offset, PartitionEpoch, Timestamp, TopicPartition, Uuid};
+use ottla_model::{
+    BrokerId, LeaderEpoch, Offset, PartitionEpoch, ProducerId, Timestamp, TopicPartition, Uuid,
+};
 use ottla_protocol::ErrorCode;
 use ottla_protocol::records::Batches;
 use ottla_protocol::records::validate::{
     AppendOrigin, DECOMPRESSED_BYTES_MAX, InvalidRecords, TopicRules, check_produce_version, validate,
 };
 use ottla_replica::{
-    AppendRefusal, IsrProposal, LeaderAndIsr, LeaderRefusal, OrderOutcome, OrderRefusal, Partition, Rules,
+    AppendRefusal, Follower, IsrProposal, LeaderAndIsr, LeaderRefusal, OrderOutcome, OrderRefusal, Partition,
+    Rules,
 };
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard, RwLock};
 
@@ -457,6 +460,7 @@ impl HostedPartition {
         let (mut watermarks, mut proposal) = (watermarks, None);
         if let Reader::Follower(follower) = request.reader {
             let leader = state.replica.leader();
+            let start_before = state.replica.follower(follower).map(Follower::log_start);
             let progress = state.replica.follower_fetched(
                 follower,
                 request.offset,
@@ -475,6 +479,9 @@ impl HostedPartition {
                 watermarks = state.watermarks();
             }
             drop(state);
+            if start_before != Some(request.log_start_offset) {
+                self.purgatory.moved(Moves::LowWatermark, 1);
+            }
             if progress.high_watermark_moved {
                 // How many bytes became readable is not worth finding out: whoever waits looks again.
                 self.purgatory.moved(Moves::HighWatermark, i64::MAX);
@@ -540,6 +547,57 @@ impl HostedPartition {
         }
     }
 
+    /// Where a leader epoch ended, for those who must find out where their log and this one part (KIP-101); `None` where
+    /// the log cannot tell. `current` is the epoch that the asker believes in.
+    pub fn epoch_end(
+        &self,
+        current: Option<LeaderEpoch>,
+        epoch: LeaderEpoch,
+    ) -> Result<Option<EpochEnd>, ReadFailure> {
+        let state = self.state()?;
+        state.replica.check_leader(current)?;
+        Ok(state.log.epoch_end_offset(epoch))
+    }
+
+    /// Moves the log start up to `target`, or to the high watermark; what lies below can be read no more. Answers the
+    /// target as an offset.
+    pub fn delete_records(&self, target: DeletionTarget) -> Result<Offset, DeleteRecordsFailure> {
+        let mut state = self.state()?;
+        state.replica.check_leader(None)?;
+        let high_watermark = state.replica.high_watermark();
+        let target = match target {
+            DeletionTarget::HighWatermark => high_watermark,
+            DeletionTarget::Before(offset) if offset < Offset::ZERO || offset > high_watermark => {
+                return Err(DeleteRecordsFailure::OutOfRange { offset, high_watermark });
+            }
+            DeletionTarget::Before(offset) => offset,
+        };
+        state.log.increment_log_start_offset(target);
+        Ok(target)
+    }
+
+    /// The lowest log start among the replicas that live: what every one of them has given up.
+    pub fn low_watermark(&self, lives: impl Fn(BrokerId) -> bool) -> Result<Offset, DeleteRecordsFailure> {
+        let state = self.state()?;
+        state.replica.check_leader(None)?;
+        let followers = state.replica.replicas().iter().filter(|replica| lives(**replica));
+        let starts = followers.filter_map(|replica| Some(state.replica.follower(*replica)?.log_start()));
+        Ok(starts.fold(state.log.log_start_offset(), Offset::min))
+    }
+
+    /// Bytes on disk, and how far the log is behind what is committed, in records.
+    pub fn size_and_lag(&self) -> Result<(u64, i64), Unavailable> {
+        let state = self.state()?;
+        let behind = state.replica.high_watermark().0 - state.log.log_end_offset().0;
+        Ok((state.log.bytes(), behind.max(0)))
+    }
+
+    /// The producers that the log remembers.
+    pub fn producers(&self) -> Result<Vec<(ProducerId, ProducerEntry)>, Unavailable> {
+        let state = self.state()?;
+        Ok(state.log.producers().iter().map(|(id, entry)| (id, *entry)).collect())
+    }
+
     pub fn watermarks(&self) -> Result<Watermarks, Unavailable> {
         Ok(self.state()?.watermarks())
     }
@@ -558,6 +616,35 @@ impl HostedPartition {
     /// `false` where `message.downconversion.enable` forbids to convert for old fetchers.
     pub fn allows_down_conversion(&self) -> bool {
         self.rules.read().allows_down_conversion
+    }
+}
+
+/// How far DeleteRecords goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeletionTarget {
+    HighWatermark,
+    /// This offset is the first that stays.
+    Before(Offset),
+}
+
+/// Why records were not deleted.
+#[derive(Debug, thiserror::Error)]
+pub enum DeleteRecordsFailure {
+    #[error(transparent)]
+    Leader(#[from] LeaderRefusal),
+    #[error("offset {offset} is not between 0 and the high watermark {high_watermark}")]
+    OutOfRange { offset: Offset, high_watermark: Offset },
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+}
+
+impl DeleteRecordsFailure {
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            DeleteRecordsFailure::Leader(refusal) => refusal.code(),
+            DeleteRecordsFailure::OutOfRange { .. } => ErrorCode::OffsetOutOfRange,
+            DeleteRecordsFailure::Unavailable(unavailable) => unavailable.code(),
+        }
     }
 }
 

@@ -3,9 +3,11 @@
 pub mod config;
 
 mod apis;
+mod config_alterations;
 mod config_changes;
 mod controlled_shutdown;
 mod controller;
+mod dynamic_config;
 mod fetch_session;
 mod group_coordinator;
 mod hosted_partition;

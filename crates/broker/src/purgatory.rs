@@ -17,6 +17,8 @@ pub enum Moves {
     LogEnd,
     /// The high watermark: what consumers fetch up to, and what acks=all waits for.
     HighWatermark,
+    /// The lowest log start among the replicas: what DeleteRecords waits for.
+    LowWatermark,
 }
 
 /// A request that waits, shared between its future and the partitions that may wake it.

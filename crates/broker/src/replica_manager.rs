@@ -57,6 +57,39 @@ impl ReplicaFailure {
     }
 }
 
+/// A replica as it lies in a log dir.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldReplica {
+    pub partition: TopicPartition,
+    pub bytes: u64,
+    /// Records that are committed and not yet here.
+    pub lag: i64,
+}
+
+/// Bounds what is remembered of replicas that may never come; the next one is placed as if nobody had asked.
+const PLACEMENTS_MAX: usize = 10_000;
+
+/// Why a replica does not lie where it was asked to.
+#[derive(Debug, thiserror::Error)]
+pub enum PlacementRefusal {
+    #[error("{} is none of the log dirs of this broker", .0.display())]
+    NoSuchDir(PathBuf),
+    #[error("the replica is not here yet; it will be made there")]
+    NotYet,
+    #[error("the replica lies in another log dir, and is not moved while it is in use")]
+    Elsewhere,
+}
+
+impl PlacementRefusal {
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            PlacementRefusal::NoSuchDir(_) => ErrorCode::LogDirNotFound,
+            PlacementRefusal::NotYet => ErrorCode::ReplicaNotAvailable,
+            PlacementRefusal::Elsewhere => ErrorCode::UnsupportedVersion,
+        }
+    }
+}
+
 /// Why the data directories cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum LogDirsError {
@@ -153,6 +186,8 @@ pub struct ReplicaManager {
     hosted: RwLock<HashMap<TopicName, BTreeMap<i32, Arc<HostedPartition>>>>,
     /// What the checkpoints hold, by log dir: an idle broker writes nothing.
     checkpointed: Mutex<HashMap<(Checkpoint, usize), Offsets>>,
+    /// Log dirs that were asked for by name, for replicas that are yet to be made.
+    placements: Mutex<HashMap<TopicPartition, usize>>,
     /// Directories of deleted replicas, to be removed after `file.delete.delay.ms`.
     deleted: Mutex<Vec<(usize, PathBuf, Timestamp)>>,
     /// Files of deleted segments, likewise.
@@ -283,6 +318,12 @@ impl ReplicaManager {
         }
     }
 
+    /// Takes changed defaults into account, which may rule any topic.
+    pub fn reconfigure_all(&self) {
+        let topics: Vec<TopicName> = self.hosted.read().keys().cloned().collect();
+        topics.iter().for_each(|topic| self.reconfigure(topic));
+    }
+
     /// Whether a log of the topic would be made with what is known of its configuration, or was.
     pub fn holds(&self, topic: &str) -> bool {
         self.hosted.read().contains_key(topic)
@@ -342,7 +383,44 @@ impl ReplicaManager {
         Ok(topic.entry(partition.partition).or_insert(hosted).clone())
     }
 
-    /// A new log, in the log dir that holds the fewest partitions.
+    /// The replicas in each log dir: those at work, and those that no order has claimed yet.
+    pub fn by_log_dir(&self) -> Vec<(PathBuf, Vec<HeldReplica>)> {
+        let paths = self.dirs.read().iter().map(|dir| dir.path().to_owned()).collect::<Vec<_>>();
+        let mut dirs: Vec<_> = paths.into_iter().map(|path| (path, Vec::new())).collect();
+        for hosted in self.all() {
+            if let (Some((_, held)), Ok((bytes, lag))) =
+                (dirs.get_mut(hosted.log_dir()), hosted.size_and_lag())
+            {
+                held.push(HeldReplica { partition: hosted.name().clone(), bytes, lag });
+            }
+        }
+        for (partition, found) in &*self.found.lock() {
+            if let Some((_, held)) = dirs.get_mut(found.log_dir) {
+                let lag = (found.high_watermark.0 - found.log.log_end_offset().0).max(0);
+                held.push(HeldReplica { partition: partition.clone(), bytes: found.log.bytes(), lag });
+            }
+        }
+        dirs
+    }
+
+    /// Has a replica that is yet to be made lie in the log dir at `path`.
+    pub fn place(&self, partition: &TopicPartition, path: &Path) -> Result<(), PlacementRefusal> {
+        let wanted = self.dirs.read().iter().position(|dir| dir.path() == path);
+        let wanted = wanted.ok_or_else(|| PlacementRefusal::NoSuchDir(path.to_owned()))?;
+        let hosted = self.find(&partition.topic, partition.partition).map(|hosted| hosted.log_dir());
+        match hosted.or_else(|| self.found.lock().get(partition).map(|found| found.log_dir)) {
+            Some(there) if there == wanted => return Ok(()),
+            Some(_) => return Err(PlacementRefusal::Elsewhere),
+            None => {}
+        }
+        let mut placements = self.placements.lock();
+        if placements.len() < PLACEMENTS_MAX || placements.contains_key(partition) {
+            placements.insert(partition.clone(), wanted);
+        }
+        Err(PlacementRefusal::NotYet)
+    }
+
+    /// A new log, in the log dir that holds the fewest partitions, or in that which was asked for.
     fn create(
         &self,
         partition: &TopicPartition,
@@ -356,7 +434,8 @@ impl ReplicaManager {
         let mut load = vec![0usize; dirs.len()];
         self.all().iter().for_each(|hosted| load[hosted.log_dir()] += 1);
         self.found.lock().values().for_each(|found| load[found.log_dir] += 1);
-        let log_dir = (0..load.len()).min_by_key(|dir| load[*dir]).unwrap_or(0);
+        let placed = self.placements.lock().remove(partition);
+        let log_dir = placed.or_else(|| (0..load.len()).min_by_key(|dir| load[*dir])).unwrap_or(0);
         let path = dirs[log_dir].partition_path(partition);
         drop(dirs);
         let opening = Opening {

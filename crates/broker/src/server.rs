@@ -11,7 +11,8 @@ use ottla_protocol::{ErrorCode, Str};
 use ottla_replica::IsrProposal;
 use ottla_zookeeper::records::{BrokerEndpoint, BrokerRegistration, ConfigEntity, RegistrationVersion};
 use ottla_zookeeper::{
-    ClientStore, ConnectError, ConnectSettings, KafkaZkClient, Patience, RegisterError, ZkError, ZkStore,
+    ClientStore, ConnectError, ConnectSettings, KafkaZkClient, Patience, RegisterError, SessionState,
+    ZkError, ZkStore,
 };
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -19,6 +20,7 @@ use tokio::task::JoinSet;
 use crate::apis::{Router, fetch};
 use crate::config::{Config, ConfigError, Endpoint, ProtocolVersion};
 use crate::controller::{self, ControllerHandle};
+use crate::dynamic_config::DynamicConfig;
 use crate::fetch_session::FetchSessions;
 use crate::group_coordinator::{self, GroupCoordinator};
 use crate::hosted_partition::HostedPartition;
@@ -33,12 +35,18 @@ use crate::{config_changes, controlled_shutdown, housekeeping, in_sync_replicas}
 /// How long answers that are due may take to leave when the broker stops.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
+/// How long a broker that stops waits for ZooKeeper to come back.
+const RECONNECT_GRACE: Duration = Duration::from_secs(2);
+
 /// What every part of the broker can reach.
 #[derive(Debug)]
 pub struct Broker {
     pub id: BrokerId,
     pub cluster_id: String,
+    /// As it was at start.
     pub config: Arc<Config>,
+    /// What has been set since, over it.
+    pub dynamic: Arc<DynamicConfig>,
     pub metadata: Arc<MetadataCache>,
     pub topic_configs: Arc<TopicConfigs>,
     pub replicas: ReplicaManager,
@@ -217,8 +225,9 @@ impl RunningBroker {
         };
         log_dirs.claim(id, &cluster_id, now())?;
 
-        let topic_configs = Arc::new(TopicConfigs::new(config.clone()));
-        config_changes::load_all(&zookeeper, &topic_configs).await?;
+        let dynamic = Arc::new(DynamicConfig::new(config.settings.clone()));
+        let topic_configs = Arc::new(TopicConfigs::new(config.clone(), dynamic.clone()));
+        config_changes::load_all(&zookeeper, id, &dynamic, &topic_configs).await?;
         let metadata = Arc::new(MetadataCache::default());
         let replicas = ReplicaManager::open(
             log_dirs,
@@ -237,6 +246,7 @@ impl RunningBroker {
             cluster_id,
             registration: registration(&config, &endpoints),
             config,
+            dynamic,
             metadata,
             topic_configs,
             replicas,
@@ -280,8 +290,12 @@ impl RunningBroker {
     /// Stops serving, closes the logs and leaves ZooKeeper. The next start need not look at any record.
     pub async fn shutdown(mut self) {
         tracing::info!("[KafkaServer id={}] shutting down", self.broker.id);
+        let states = self.store.states();
         if self.broker.config.controller.controlled_shutdown_enable {
-            controlled_shutdown::leave(&self.broker).await;
+            tokio::select! {
+                () = controlled_shutdown::leave(&self.broker) => {}
+                () = lost(states.clone()) => tracing::warn!("without ZooKeeper nobody can take leaderships over, stopping"),
+            }
         }
         self.stop.send_replace(true);
         self.broker.groups.close();
@@ -289,13 +303,29 @@ impl RunningBroker {
             hosted.purgatory().release_all();
         }
         self.server.shutdown(SHUTDOWN_GRACE).await;
-        while self.tasks.join_next().await.is_some() {}
+        tokio::select! {
+            () = async { while self.tasks.join_next().await.is_some() {} } => {}
+            // What waits for ZooKeeper could as well have been killed: nothing rests on its last word.
+            () = lost(states) => self.tasks.shutdown().await,
+        }
         self.broker.fetchers.stop();
         self.broker.replicas.close(now());
         if let Err(error) = self.store.close().await {
             tracing::warn!(%error, "the ZooKeeper session will end by its timeout");
         }
         tracing::info!("[KafkaServer id={}] shut down completed", self.broker.id);
+    }
+}
+
+/// Returns once ZooKeeper has been out of reach for a while, or the session is over.
+async fn lost(mut states: watch::Receiver<SessionState>) {
+    let connected = |state: &SessionState| matches!(state, SessionState::Connected { .. });
+    // A sender that is gone has nothing to say any more.
+    while states.wait_for(|state| !connected(state)).await.is_ok() {
+        let back = tokio::time::timeout(RECONNECT_GRACE, states.wait_for(connected)).await;
+        if !matches!(back, Ok(Ok(_))) {
+            return;
+        }
     }
 }
 

@@ -7,17 +7,19 @@ use ottla_model::TopicName;
 use parking_lot::RwLock;
 
 use crate::config::{Config, TopicConfig, TopicOverrides};
+use crate::dynamic_config::DynamicConfig;
 
 /// The overrides of each topic, over the broker's defaults.
 #[derive(Debug)]
 pub struct TopicConfigs {
     config: Arc<Config>,
+    dynamic: Arc<DynamicConfig>,
     overrides: RwLock<HashMap<TopicName, Arc<TopicOverrides>>>,
 }
 
 impl TopicConfigs {
-    pub fn new(config: Arc<Config>) -> TopicConfigs {
-        TopicConfigs { config, overrides: RwLock::default() }
+    pub fn new(config: Arc<Config>, dynamic: Arc<DynamicConfig>) -> TopicConfigs {
+        TopicConfigs { config, dynamic, overrides: RwLock::default() }
     }
 
     /// Takes in what a topic's config znode holds.
@@ -38,7 +40,7 @@ impl TopicConfigs {
     /// What rules the topic. Values that make no sense, which only a hand in ZooKeeper can have written, are said once and
     /// passed over.
     pub fn resolved(&self, topic: &str) -> TopicConfig {
-        match TopicConfig::resolve(&self.config.settings, &self.overrides(topic)) {
+        match TopicConfig::resolve(&self.dynamic.settings(), &self.overrides(topic)) {
             Ok(resolved) => resolved,
             Err(error) => {
                 tracing::error!(topic, %error, "topic configuration not used, the broker's defaults apply");

@@ -145,7 +145,7 @@ pub fn plan(broker: &Broker, topic: NewTopic) -> Result<Plan, CreateError> {
         }
         Placement::Manual(assignment) => checked(assignment)?,
     };
-    TopicConfig::validate(&broker.config.settings, &config)?;
+    TopicConfig::validate(&broker.dynamic.settings(), &config)?;
     Ok(Plan { name, assignment, config })
 }
 

@@ -89,7 +89,7 @@ async fn create_one(
     }
     let plan = topics::plan(&call.broker, NewTopic { name: name.clone(), placement, config })?;
     let id = if validate_only { None } else { Some(topics::create(&call.broker, &plan).await?) };
-    let configs = describe_topic(&call.broker.config.settings, &plan.config)?;
+    let configs = describe_topic(&call.broker.dynamic.settings(), &plan.config)?;
     let configs = configs.into_iter().map(|config| CreatableTopicConfigs {
         name: Str::from(config.name),
         value: config.value.map(Str::from),

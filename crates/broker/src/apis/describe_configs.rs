@@ -57,6 +57,7 @@ fn handle(mut call: Call) -> Result<Reply, DecodeError> {
 
 fn describe(call: &Call, resource: &DescribeConfigsResource) -> Result<Vec<DescribedConfig>, Refusal> {
     let broker = &call.broker;
+    let settings = broker.dynamic.settings();
     let described = match resource.resource_type {
         TOPIC => {
             let name = TopicName::new(&resource.resource_name)
@@ -65,17 +66,13 @@ fn describe(call: &Call, resource: &DescribeConfigsResource) -> Result<Vec<Descr
                 let error = ErrorCode::UnknownTopicOrPartition;
                 return Err(Refusal(error, error.message().to_owned()));
             }
-            describe_topic(&broker.config.settings, &broker.topic_configs.overrides(&name))
+            describe_topic(&settings, &broker.topic_configs.overrides(&name))
         }
-        BROKER if *resource.resource_name == broker.id.to_string() => {
-            describe_broker(&broker.config.settings)
-        }
-        BROKER if resource.resource_name.is_empty() => {
-            describe_broker(&broker.config.settings).map(|mut described| {
-                described.retain(|config| config.source == Source::DynamicDefaultBroker);
-                described
-            })
-        }
+        BROKER if *resource.resource_name == broker.id.to_string() => describe_broker(&settings),
+        BROKER if resource.resource_name.is_empty() => describe_broker(&settings).map(|mut described| {
+            described.retain(|config| config.source == Source::DynamicDefaultBroker);
+            described
+        }),
         BROKER => {
             let message = format!(
                 "Unexpected broker id, expected {} or empty string, but received {}",

@@ -3,6 +3,7 @@
 //! A request comes in as a [`Call`], which knows its header, and leaves as a [`Reply`]. The router and the
 //! ApiVersions answer read [`APIS`]; nothing else lists what is served.
 
+mod alter_configs;
 pub mod alter_partition;
 mod api_versions;
 pub mod controlled_shutdown;
@@ -17,6 +18,7 @@ pub mod fetch;
 mod find_coordinator;
 mod group_requests;
 mod heartbeat;
+mod incremental_alter_configs;
 mod init_producer_id;
 mod join_group;
 pub mod leader_and_isr;
@@ -67,8 +69,10 @@ pub const APIS: &[Api] = &[
     delete_topics::API,
     init_producer_id::API,
     describe_configs::API,
+    alter_configs::API,
     delete_groups::API,
     elect_leaders::API,
+    incremental_alter_configs::API,
     offset_delete::API,
     alter_partition::API,
     describe_cluster::API,
