@@ -215,6 +215,7 @@ impl ReplicaManager {
             dirs: RwLock::new(dirs),
             found: Mutex::default(),
             hosted: RwLock::default(),
+            placements: Mutex::default(),
             checkpointed: Mutex::default(),
             deleted: Mutex::default(),
             doomed: Mutex::default(),
