@@ -665,6 +665,9 @@ impl Group {
     }
 
     fn check_sync(&self, request: &SyncRequest) -> Result<(), ErrorCode> {
+        if self.state == State::Dead {
+            return Err(ErrorCode::CoordinatorNotAvailable);
+        }
         self.check_member(&request.member_id, request.instance_id.as_deref())?;
         if request.generation != self.generation {
             return Err(ErrorCode::IllegalGeneration);
@@ -700,6 +703,9 @@ impl Group {
         instance_id: Option<&str>,
         now: Now,
     ) -> ErrorCode {
+        if self.state == State::Dead {
+            return ErrorCode::CoordinatorNotAvailable;
+        }
         if let Err(error) = self.check_member(member_id, instance_id) {
             return error;
         }

@@ -462,6 +462,10 @@ fn whoever_waits_when_the_group_is_handed_over_is_told() {
     story.take_in(effects);
     assert_eq!(story.joins[&ann].error, ErrorCode::NotCoordinator);
     assert_eq!(story.group.next_deadline(), None);
+    let (join, sync) = (story.join_new("bob"), story.sync("ann", 1, &[]));
+    for late in [story.joins[&join].error, story.syncs[&sync].error, story.heartbeat("ann")] {
+        assert_eq!(late, ErrorCode::CoordinatorNotAvailable, "whoever comes after that looks for another");
+    }
 }
 
 #[test]
