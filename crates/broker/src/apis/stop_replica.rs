@@ -87,7 +87,8 @@ fn stop_replica(broker: &Broker, stop: &Stop<'_>) -> Result<(), ErrorCode> {
         error.code()
     })?;
     if partition.topic.as_str() == OFFSETS_TOPIC {
-        broker.groups.resigned(&partition, stop.leader_epoch);
+        let epoch = if stop.delete { LeaderEpoch::NONE } else { stop.leader_epoch };
+        broker.groups.resigned(&partition, epoch);
     }
     Ok(())
 }

@@ -288,7 +288,7 @@ impl HostedGroup {
         record: &StoredGroup,
         now: Now,
     ) -> Option<Result<(), ErrorCode>> {
-        let mut batch = BatchBuilder::new();
+        let mut batch = BatchBuilder::new().with_compression(coordinator.codec);
         let records =
             group_key(&self.id).and_then(|key| Ok((key, group_value(record, coordinator.versions)?)));
         match records {
@@ -384,7 +384,7 @@ impl HostedGroup {
         offsets: &[(TopicPartition, CommittedOffset)],
         now: Timestamp,
     ) -> Result<Bytes, EncodeError> {
-        let mut batch = BatchBuilder::new();
+        let mut batch = BatchBuilder::new().with_compression(coordinator.codec);
         batch.set_producer(COMMIT_PRODUCER);
         for (partition, committed) in offsets {
             let key = offset_key(&self.id, partition)?;

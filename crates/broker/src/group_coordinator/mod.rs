@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 use ottla_group::{GroupConfig, Moment, Now, RecordVersions};
 use ottla_model::{LeaderEpoch, TopicName, TopicPartition};
 use ottla_protocol::ErrorCode;
+use ottla_protocol::compression::Codec;
 use parking_lot::RwLock;
 use tokio::sync::{Semaphore, watch};
 
@@ -40,6 +41,8 @@ use crate::topics::{self, OFFSETS_TOPIC};
 pub struct GroupCoordinator {
     groups: GroupConfig,
     versions: RecordVersions,
+    /// Of the batches written here.
+    codec: Codec,
     acks: RequiredAcks,
     commit_timeout: Duration,
     /// What `steady` moments count from.
@@ -81,6 +84,7 @@ impl GroupCoordinator {
                 size_max: config.groups.size_max,
             },
             versions: record_versions(config.inter_broker_protocol),
+            codec: codec(config.offsets.topic_compression_codec),
             acks: match RequiredAcks::from_wire(config.offsets.commit_required_acks) {
                 Some(RequiredAcks::None | RequiredAcks::Leader) => RequiredAcks::Leader,
                 // Any other number of replicas can only be waited for as "all".
@@ -178,10 +182,13 @@ impl GroupCoordinator {
         loading::begin(broker.clone(), partition, self.loading.clone());
     }
 
-    /// Another broker leads a partition of the offsets topic, or nobody does. A negative epoch is not compared.
+    /// Another broker leads a partition of the offsets topic, or nobody does. A negative epoch ends them all.
     pub fn resigned(&self, partition: &TopicPartition, epoch: LeaderEpoch) {
         let mut partitions = self.partitions.write();
-        if epoch >= LeaderEpoch(0) && !partitions.is_news(partition.partition, epoch) {
+        if epoch < LeaderEpoch(0) {
+            // The topic is deleted; should it be made again, epochs begin again.
+            partitions.epochs.remove(&partition.partition);
+        } else if !partitions.is_news(partition.partition, epoch) {
             return;
         }
         let given_up = partitions.led.remove(&partition.partition);
@@ -244,6 +251,17 @@ fn record_versions(protocol: ProtocolVersion) -> RecordVersions {
     RecordVersions {
         offset: 1 + newest(&[V::V2_1_IV0, V::V2_1_IV1]),
         group: newest(&[V::V0_10_1_IV0, V::V2_1_IV0, V::V2_3_IV0]),
+    }
+}
+
+/// By its number, which was checked when the configuration was read.
+fn codec(number: i32) -> Codec {
+    match number {
+        1 => Codec::Gzip,
+        2 => Codec::Snappy,
+        3 => Codec::Lz4,
+        4 => Codec::Zstd,
+        _ => Codec::None,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Groups over the wire: in every version, in every state, and while their coordinator moves.
 
 use bytes::Bytes;
+use ottla_protocol::compression::Codec;
 use ottla_protocol::messages::delete_groups::DeleteGroupsRequest;
 use ottla_protocol::messages::delete_topics::DeleteTopicsRequest;
 use ottla_protocol::messages::describe_groups::{DescribeGroupsRequest, DescribedGroup};
@@ -697,4 +698,42 @@ async fn offsets_go_with_their_topic() {
     let everything = OffsetFetchRequest { group_id: Str::from("g"), topics: None, ..Default::default() };
     let left = wire.ask(2, &everything).await;
     assert_eq!(left.topics.iter().map(|topic| &*topic.name).collect::<Vec<_>>(), ["u"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn records_of_groups_are_compressed_as_configured() {
+    for (number, codec) in [("1", Codec::Gzip), ("2", Codec::Snappy), ("3", Codec::Lz4), ("4", Codec::Zstd)] {
+        let settings = [SETTINGS, &[("offsets.topic.compression.codec", number)]].concat();
+        let mut cluster = Cluster::start(&settings).await;
+        let mut wire = cluster.connect().await;
+        wire.create_topic("t", 1, 1, &[]).await;
+        wire.coordinator("g").await;
+        assert_eq!(wire.commit(5, &commit_request("g", "t", 0, 5)).await, ErrorCode::None);
+        let mut answer = wire.ask(11, &fetch_request("__consumer_offsets", &[(1, 0)])).await;
+        let records = answer.responses.remove(0).partitions.remove(0).records.unwrap();
+        let batch = Batches::new(&records).next().unwrap().unwrap();
+        assert_eq!(batch.header().codec().unwrap(), codec);
+        cluster.restart_broker(0).await;
+        let mut wire = cluster.connect().await;
+        wire.coordinator("g").await;
+        while wire.describe("g").await.error_code != 0 {}
+        assert_eq!(wire.committed(5, "g", 0).await.0, 5);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_offsets_topic_that_was_deleted_begins_anew() {
+    let (_cluster, mut wire) = one_broker().await;
+    assert_eq!(wire.commit(5, &commit_request("g", "t", 0, 5)).await, ErrorCode::None);
+    let request = DeleteTopicsRequest {
+        topic_names: vec![Str::from("__consumer_offsets")],
+        timeout_ms: 60_000,
+        ..Default::default()
+    };
+    assert_eq!(wire.ask(1, &request).await.responses[0].error_code, 0);
+    while wire.committed(5, "g", 0).await.2 != ErrorCode::NotCoordinator {}
+    wire.coordinator("g").await;
+    while wire.describe("g").await.error_code != 0 {}
+    assert_eq!(wire.committed(5, "g", 0).await.0, -1);
+    assert_eq!(wire.commit(5, &commit_request("g", "t", 0, 6)).await, ErrorCode::None);
 }
