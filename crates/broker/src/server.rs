@@ -290,11 +290,14 @@ impl RunningBroker {
     /// Stops serving, closes the logs and leaves ZooKeeper. The next start need not look at any record.
     pub async fn shutdown(mut self) {
         tracing::info!("[KafkaServer id={}] shutting down", self.broker.id);
-        let states = self.store.states();
+        let mut alone = false;
         if self.broker.config.controller.controlled_shutdown_enable {
             tokio::select! {
                 () = controlled_shutdown::leave(&self.broker) => {}
-                () = lost(states.clone()) => tracing::warn!("without ZooKeeper nobody can take leaderships over, stopping"),
+                () = lost(self.store.states()) => {
+                    tracing::warn!("without ZooKeeper nobody can take leaderships over, stopping");
+                    alone = true;
+                }
             }
         }
         self.stop.send_replace(true);
@@ -306,7 +309,7 @@ impl RunningBroker {
         tokio::select! {
             () = async { while self.tasks.join_next().await.is_some() {} } => {}
             // What waits for ZooKeeper could as well have been killed: nothing rests on its last word.
-            () = lost(states) => self.tasks.shutdown().await,
+            () = async { if !alone { lost(self.store.states()).await } } => self.tasks.shutdown().await,
         }
         self.broker.fetchers.stop();
         self.broker.replicas.close(now());

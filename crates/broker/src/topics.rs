@@ -217,6 +217,121 @@ pub async fn create(broker: &Broker, plan: &Plan) -> Result<Uuid, CreateError> {
     }
 }
 
+/// Why a topic gets no more partitions. The texts are what Kafka tells its clients.
+#[derive(Debug, thiserror::Error)]
+pub enum AddError {
+    #[error("The topic '{0}' does not exist.")]
+    UnknownTopic(String),
+    #[error("Topic already has {0} partitions.")]
+    NoMore(usize),
+    #[error("Topic currently has {current} partitions, which is higher than the requested {asked}.")]
+    Fewer { current: usize, asked: i32 },
+    #[error("Unknown broker(s) in replica assignment: {0}.")]
+    UnknownBrokers(String),
+    #[error("Increasing the number of partitions by {added} but {assigned} assignments provided.")]
+    Assignments { added: usize, assigned: usize },
+    #[error("Cannot have replication factor of 0 for partition id {0}.")]
+    NoReplica(i32),
+    #[error("Duplicate brokers not allowed in replica assignment: {replicas} for partition id {partition}.")]
+    BrokerTwice { replicas: String, partition: i32 },
+    #[error(
+        "Inconsistent replication factor between partitions, partition 0 has {first} while partition {partition} has replication factor {got}."
+    )]
+    Uneven { first: usize, partition: i32, got: usize },
+    #[error("Replication factor: {asked} larger than available brokers: {available}.")]
+    TooFewBrokers { asked: usize, available: usize },
+    #[error("{}", .0.message())]
+    Controller(ErrorCode),
+}
+
+impl AddError {
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            AddError::UnknownTopic(_) => ErrorCode::UnknownTopicOrPartition,
+            AddError::NoMore(_) | AddError::Fewer { .. } => ErrorCode::InvalidPartitions,
+            AddError::UnknownBrokers(_)
+            | AddError::Assignments { .. }
+            | AddError::NoReplica(_)
+            | AddError::BrokerTwice { .. }
+            | AddError::Uneven { .. } => ErrorCode::InvalidReplicaAssignment,
+            AddError::TooFewBrokers { .. } => ErrorCode::InvalidReplicationFactor,
+            AddError::Controller(error) => *error,
+        }
+    }
+}
+
+/// Checks a request for more partitions and decides where they go: by hand, or on from where the topic's first partition
+/// begins. Changes nothing.
+pub fn plan_more(
+    broker: &Broker,
+    topic: &str,
+    count: i32,
+    by_hand: Option<Vec<Vec<BrokerId>>>,
+) -> Result<(TopicName, BTreeMap<i32, Vec<BrokerId>>), AddError> {
+    let topic = broker.metadata.topic(topic).ok_or_else(|| AddError::UnknownTopic(topic.to_owned()))?;
+    let current = topic.partitions.len();
+    let added = match usize::try_from(count).ok().and_then(|count| count.checked_sub(current)) {
+        None => return Err(AddError::Fewer { current, asked: count }),
+        Some(0) => return Err(AddError::NoMore(current)),
+        Some(added) => added,
+    };
+    let first = topic.partitions.values().next().map_or(&[][..], |partition| &partition.replicas);
+    let live: Vec<BrokerId> = broker.metadata.brokers().iter().map(|broker| broker.id).collect();
+    let replicas = match by_hand {
+        Some(by_hand) => checked_more(by_hand, current, added, first.len(), &live)?,
+        None => spread_more(current, added, first, &live)?,
+    };
+    Ok((topic.name.clone(), (current as i32..).zip(replicas).collect()))
+}
+
+fn checked_more(
+    by_hand: Vec<Vec<BrokerId>>,
+    current: usize,
+    added: usize,
+    factor: usize,
+    live: &[BrokerId],
+) -> Result<Vec<Vec<BrokerId>>, AddError> {
+    let list = |brokers: &[BrokerId]| brokers.iter().map(BrokerId::to_string).collect::<Vec<_>>().join(", ");
+    let unknown: BTreeSet<BrokerId> =
+        by_hand.iter().flatten().copied().filter(|id| !live.contains(id)).collect();
+    if !unknown.is_empty() {
+        return Err(AddError::UnknownBrokers(list(&Vec::from_iter(unknown))));
+    }
+    if by_hand.len() != added {
+        return Err(AddError::Assignments { added, assigned: by_hand.len() });
+    }
+    for (partition, replicas) in (current as i32..).zip(&by_hand) {
+        if replicas.is_empty() {
+            return Err(AddError::NoReplica(partition));
+        }
+        if replicas.iter().collect::<BTreeSet<_>>().len() != replicas.len() {
+            return Err(AddError::BrokerTwice { replicas: list(replicas), partition });
+        }
+        if replicas.len() != factor {
+            return Err(AddError::Uneven { first: factor, partition, got: replicas.len() });
+        }
+    }
+    Ok(by_hand)
+}
+
+/// Goes on where the topic's partitions ended, as Kafka does: round robin from the broker of the first partition's leader.
+fn spread_more(
+    current: usize,
+    added: usize,
+    first: &[BrokerId],
+    live: &[BrokerId],
+) -> Result<Vec<Vec<BrokerId>>, AddError> {
+    let start = first.first().and_then(|leader| live.iter().position(|id| id >= leader)).unwrap_or(0);
+    // The shift grows with each round that is complete, but rounds from before do not count. It counts modulo one less than
+    // there are brokers, so a whole number of those is added to stay above zero.
+    let rounds = current.saturating_sub(1) / live.len().max(1);
+    let shift = start + rounds * live.len().saturating_sub(2);
+    let total = i32::try_from(current + added).unwrap_or(i32::MAX);
+    let placed = assign_replicas(live, total, first.len() as i32, start, shift)
+        .map_err(|_| AddError::TooFewBrokers { asked: first.len(), available: live.len() })?;
+    Ok(placed.into_iter().skip(current).collect())
+}
+
 /// Makes a topic that a client asked the metadata of, with the broker's defaults. One that appeared meanwhile is as good.
 pub async fn auto_create(broker: &Broker, name: &TopicName) -> Result<(), CreateError> {
     let (partitions, replication_factor, config) = match name.as_str() {
@@ -277,6 +392,12 @@ pub fn has_leaders(broker: &Broker, name: &str) -> bool {
         .is_some_and(|topic| topic.partitions.values().all(|partition| partition.leader != BrokerId::NONE))
 }
 
+/// Whether the topic has so many partitions, and all of them leaders.
+pub fn has_partitions(broker: &Broker, name: &str, count: i32) -> bool {
+    let topic = broker.metadata.topic(name);
+    topic.is_some_and(|topic| topic.partitions.len() as i64 >= count.into()) && has_leaders(broker, name)
+}
+
 /// Waits for the metadata to say so, but no longer than `timeout`. `false` if it did not, and always where no time is
 /// given: the client does not want to wait, and is told that it did not.
 pub async fn wait_until(broker: &Broker, timeout: Duration, so: impl Fn(&Broker) -> bool) -> bool {
@@ -297,6 +418,22 @@ pub async fn wait_until(broker: &Broker, timeout: Duration, so: impl Fn(&Broker)
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn more_partitions_go_on_where_the_first_ones_ended() {
+        let ids = |ids: &[i32]| ids.iter().copied().map(BrokerId).collect::<Vec<_>>();
+        for (why, current, added, first, live, expected) in [
+            ("one broker", 2, 2, &[7][..], &[7][..], vec![vec![7], vec![7]]),
+            ("round robin from the first leader", 3, 3, &[1], &[0, 1, 2], vec![vec![1], vec![2], vec![0]]),
+            // What Kafka's AdminUtils gives for brokers 0 to 4, start index and shift 0, start partition 5.
+            ("the shift grows", 5, 2, &[0, 1, 2], &[0, 1, 2, 3, 4], vec![vec![0, 2, 3], vec![1, 3, 4]]),
+            ("the first leader is gone", 1, 1, &[3], &[0, 4], vec![vec![0]]),
+        ] {
+            let placed = spread_more(current, added, &ids(first), &ids(live)).unwrap();
+            assert_eq!(placed, expected.iter().map(|replicas| ids(replicas)).collect::<Vec<_>>(), "{why}");
+        }
+        assert!(spread_more(1, 1, &ids(&[0, 1]), &ids(&[0])).is_err());
+    }
 
     #[test]
     fn assignments_by_hand_follow_the_rules() {

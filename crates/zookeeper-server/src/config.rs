@@ -29,6 +29,9 @@ pub struct Config {
     pub frame_bytes_max: usize,
     /// `4lw.commands.whitelist`. All of ours are on it by default (ZooKeeper: `srvr` only), for none changes anything.
     pub four_letter_words: Whitelist,
+    /// Sessions can be taken up again after a restart, as Apache's can. Not so where everybody who has one lives in the
+    /// server's own process: then nobody should wait for them to expire.
+    pub sessions_survive: bool,
 }
 
 /// Why a configuration was refused. Names the key, what it was, and what is allowed.
@@ -89,6 +92,7 @@ impl Config {
             connections_per_address_max: CONNECTIONS_PER_ADDRESS_MAX,
             frame_bytes_max: FRAME_BYTES_MAX,
             four_letter_words: Whitelist::ALL,
+            sessions_survive: true,
         }
     }
 

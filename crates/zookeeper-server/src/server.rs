@@ -93,6 +93,9 @@ impl Server {
 
         let storage = Arc::new(storage);
         let service = Arc::new(Service::new(recovered.tree, recovered.chain));
+        if !config.sessions_survive {
+            service.close_sessions();
+        }
         let log_thread = std::thread::Builder::new().name("zookeeper-log".to_owned()).spawn({
             let (service, storage) = (service.clone(), storage.clone());
             move || service.run_log(&storage, recovered.log)

@@ -122,6 +122,11 @@ impl Service {
         service
     }
 
+    /// Ends all sessions, for a server whose clients cannot have outlived it.
+    pub fn close_sessions(&self) {
+        self.act(Tree::close_sessions);
+    }
+
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -356,6 +356,14 @@ impl Tree {
         }
     }
 
+    /// Ends every session, whatever is left of its timeout.
+    pub fn close_sessions(&mut self, now: Now, out: &mut Vec<Effect>) {
+        let ids: Vec<SessionId> = self.sessions.keys().copied().collect();
+        for id in ids {
+            self.close_session(id, now, out);
+        }
+    }
+
     fn close_session(&mut self, id: SessionId, now: Now, out: &mut Vec<Effect>) {
         let txn = Txn { zxid: self.next_zxid(), time: now.wall_ms, session: id, body: TxnBody::CloseSession };
         self.commit(txn, out);

@@ -470,8 +470,13 @@ impl ZkStore for ClientStore {
         Box::pin(async move {
             let Some(client) = shared.client.write().take() else { return Ok(()) };
             let mut watcher = client.state_watcher();
+            let connected = watcher.state() == zk::SessionState::SyncConnected;
             // The crate closes the session when the last clone of its client goes.
             drop(client);
+            if !connected {
+                tracing::warn!("ZooKeeper is not there to be told; it will expire the session by itself");
+                return Ok(());
+            }
             let closed = async {
                 while !watcher.state().is_terminated() {
                     if watcher.changed().await.is_terminated() {

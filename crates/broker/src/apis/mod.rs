@@ -5,14 +5,22 @@
 
 mod alter_configs;
 pub mod alter_partition;
+mod alter_replica_log_dirs;
 mod api_versions;
 pub mod controlled_shutdown;
+mod create_acls;
+mod create_partitions;
 mod create_topics;
+mod delete_acls;
 mod delete_groups;
+mod delete_records;
 mod delete_topics;
+mod describe_acls;
 mod describe_cluster;
 mod describe_configs;
 mod describe_groups;
+mod describe_log_dirs;
+mod describe_producers;
 mod elect_leaders;
 pub mod fetch;
 mod find_coordinator;
@@ -26,10 +34,12 @@ mod leader_endpoints;
 mod leave_group;
 mod list_groups;
 mod list_offsets;
+mod list_partition_reassignments;
 mod metadata;
 mod offset_commit;
 mod offset_delete;
 mod offset_fetch;
+mod offset_for_leader_epoch;
 mod produce;
 pub mod stop_replica;
 mod sync_group;
@@ -67,15 +77,25 @@ pub const APIS: &[Api] = &[
     api_versions::API,
     create_topics::API,
     delete_topics::API,
+    delete_records::API,
     init_producer_id::API,
+    offset_for_leader_epoch::API,
+    describe_acls::API,
+    create_acls::API,
+    delete_acls::API,
     describe_configs::API,
     alter_configs::API,
+    alter_replica_log_dirs::API,
+    describe_log_dirs::API,
+    create_partitions::API,
     delete_groups::API,
     elect_leaders::API,
     incremental_alter_configs::API,
+    list_partition_reassignments::API,
     offset_delete::API,
     alter_partition::API,
     describe_cluster::API,
+    describe_producers::API,
 ];
 
 /// An API as this broker serves it.

@@ -508,6 +508,11 @@ impl Term {
                 let proposal = IsrProposal { id, partition, leader_epoch, partition_epoch, isr };
                 self.handle(Event::IsrProposed(proposal)).await
             }
+            ControllerRequest::AddPartitions { topic, partitions, answer } => {
+                let outcome = self.add_partitions(&topic, partitions).await?;
+                let _ = answer.send(outcome);
+                Ok(())
+            }
             ControllerRequest::ElectPreferred { partitions, answer } => {
                 let before: Vec<PreferredLeader> =
                     partitions.iter().map(|partition| self.core.preferred_leader(partition)).collect();
@@ -535,6 +540,33 @@ impl Term {
                 let _ = answer.send(outcome);
                 Ok(())
             }
+        }
+    }
+
+    /// Writes new partitions into a topic's znode; the watch on it brings them to the core.
+    async fn add_partitions(
+        &mut self,
+        topic: &TopicName,
+        partitions: BTreeMap<i32, Vec<BrokerId>>,
+    ) -> Result<Result<(), ErrorCode>, End> {
+        let Some(found) = self.broker.zookeeper.read_topic(topic).await? else {
+            return Ok(Err(ErrorCode::UnknownTopicOrPartition));
+        };
+        let mut assignment = found.record;
+        if !assignment.adding.is_empty() || !assignment.removing.is_empty() {
+            return Ok(Err(ErrorCode::ReassignmentInProgress));
+        }
+        // Planned on what the metadata said: somebody may have been quicker.
+        if partitions.keys().any(|partition| assignment.partitions.contains_key(partition)) {
+            return Ok(Err(ErrorCode::InvalidPartitions));
+        }
+        assignment.partitions.extend(partitions);
+        let version = Some(found.stat.version);
+        match self.broker.zookeeper.update_topic(self.fence, topic, &assignment, version).await {
+            Ok(_) => Ok(Ok(())),
+            Err(FencedError::Zk(ZkError::BadVersion { .. })) => Ok(Err(ErrorCode::InvalidPartitions)),
+            Err(FencedError::Zk(ZkError::NoNode { .. })) => Ok(Err(ErrorCode::UnknownTopicOrPartition)),
+            Err(error) => Err(error.into()),
         }
     }
 

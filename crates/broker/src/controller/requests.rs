@@ -1,7 +1,9 @@
 //! What brokers ask of the controller, on their way from the requests that carry it to the one task that decides.
 
+use std::collections::BTreeMap;
+
 use ottla_controller::{IsrAnswer, PreferredLeader};
-use ottla_model::{BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicPartition};
+use ottla_model::{BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicName, TopicPartition};
 use ottla_protocol::ErrorCode;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
@@ -31,6 +33,11 @@ pub(super) enum ControllerRequest {
     ElectPreferred {
         partitions: Vec<TopicPartition>,
         answer: oneshot::Sender<Result<Vec<PreferredLeader>, ErrorCode>>,
+    },
+    AddPartitions {
+        topic: TopicName,
+        partitions: BTreeMap<i32, Vec<BrokerId>>,
+        answer: oneshot::Sender<Result<(), ErrorCode>>,
     },
     AnnounceShutdown {
         asking: Asking,
@@ -73,6 +80,15 @@ impl ControllerHandle {
         partitions: Vec<TopicPartition>,
     ) -> Result<Vec<PreferredLeader>, ErrorCode> {
         self.ask(|answer| ControllerRequest::ElectPreferred { partitions, answer }).await
+    }
+
+    /// Writes new partitions into a topic's znode. They have no leaders yet when this returns.
+    pub async fn add_partitions(
+        &self,
+        topic: TopicName,
+        partitions: BTreeMap<i32, Vec<BrokerId>>,
+    ) -> Result<(), ErrorCode> {
+        self.ask(|answer| ControllerRequest::AddPartitions { topic, partitions, answer }).await
     }
 
     /// Answers what the broker still leads and others could lead.

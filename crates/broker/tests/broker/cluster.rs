@@ -32,7 +32,7 @@ pub struct Cluster {
     brokers: Vec<Option<RunningBroker>>,
     settings: Vec<(String, String)>,
     dir: TempDir,
-    _stop_zookeeper: oneshot::Sender<()>,
+    stop_zookeeper: Option<oneshot::Sender<()>>,
 }
 
 impl Cluster {
@@ -58,7 +58,7 @@ impl Cluster {
             brokers: (0..brokers).map(|_| None).collect(),
             settings,
             dir,
-            _stop_zookeeper: stop,
+            stop_zookeeper: Some(stop),
         };
         for id in 0..brokers {
             cluster.start_broker(id).await;
@@ -84,6 +84,11 @@ impl Cluster {
 
     pub async fn stop_broker(&mut self, id: usize) {
         self.brokers[id].take().expect("the broker runs").shutdown().await;
+    }
+
+    /// It answers nobody any more.
+    pub fn stop_zookeeper(&mut self) {
+        self.stop_zookeeper.take().expect("ZooKeeper runs").send(()).unwrap();
     }
 
     pub async fn restart_broker(&mut self, id: usize) {

@@ -3,6 +3,7 @@
 mod cluster;
 mod wire;
 
+mod ending;
 mod every_version;
 mod fetch_sessions;
 mod groups;

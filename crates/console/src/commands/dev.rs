@@ -70,6 +70,8 @@ fn serve(options: &Options) -> Result<StopSignal, Failure> {
 async fn run_cluster(options: &Options, data: &Path) -> Result<StopSignal, Failure> {
     let mut config = ottla_zookeeper_server::Config::new(data.join("zookeeper"));
     config.client_address = SocketAddr::from(([127, 0, 0, 1], options.zookeeper_port));
+    // Whoever registered in a former life, killed perhaps, was in this process.
+    config.sessions_survive = false;
     let zookeeper = Server::bind(config).await?;
     let connect = format!("127.0.0.1:{}", zookeeper.local_addr().port());
     let (stop_zookeeper, mut stopped) = watch::channel(false);
@@ -121,6 +123,8 @@ async fn start(options: &Options, data: &Path, connect: &str, index: u16) -> Res
         ("transaction.state.log.replication.factor", &factor),
         ("transaction.state.log.min.isr", "1"),
         ("group.initial.rebalance.delay.ms", "0"),
+        // The kernel sizes it: with Kafka's 100 KiB a producer on the same machine costs 40 % more CPU.
+        ("socket.receive.buffer.bytes", "-1"),
     ];
     for text in &options.overrides {
         pairs.push(text.split_once('=').ok_or_else(|| format!("--override {text:?} has no \"=\""))?);
