@@ -22,13 +22,10 @@ pub const API: Api = Api { key: ApiKey::DescribeLogDirs, versions: 0..=4, handle
 fn handle(mut call: Call) -> Result<Reply, DecodeError> {
     let request: DescribeLogDirsRequest = call.decode()?;
     let wanted: Option<HashSet<(&str, i32)>> = request.topics.as_ref().map(|topics| {
-        let partitions = |topic| {
-            let ottla_protocol::messages::describe_log_dirs::DescribableLogDirTopic {
-                topic, partitions, ..
-            } = topic;
-            partitions.iter().map(|partition| (&**topic, *partition))
-        };
-        topics.iter().flat_map(partitions).collect()
+        let partitions = topics
+            .iter()
+            .flat_map(|topic| topic.partitions.iter().map(|partition| (&*topic.topic, *partition)));
+        partitions.collect()
     });
     let is_wanted = |held: &HeldReplica| {
         let name = (held.partition.topic.as_str(), held.partition.partition);
