@@ -44,6 +44,13 @@ impl ClientProperties {
         Ok(ClientProperties { given, used: RefCell::default() })
     }
 
+    /// What a flag of its own says goes before all else.
+    pub fn put(&mut self, name: &str, flag: Option<impl ToString>) {
+        if let Some(value) = flag {
+            self.given.insert(name.to_owned(), value.to_string());
+        }
+    }
+
     pub fn text(&self, name: &str) -> Option<&str> {
         let value = self.given.get(name)?;
         self.used.borrow_mut().insert(name.to_owned());
@@ -54,11 +61,10 @@ impl ClientProperties {
     pub fn choice<T: Copy>(
         &self,
         name: &str,
-        flag: Option<&str>,
         expected: &'static str,
         choices: &[(&str, T)],
     ) -> Result<Option<T>, PropertyError> {
-        let Some(text) = flag.or(self.text(name)) else { return Ok(None) };
+        let Some(text) = self.text(name) else { return Ok(None) };
         match choices.iter().find(|(choice, _)| *choice == text) {
             Some((_, value)) => Ok(Some(*value)),
             None => Err(PropertyError::Value { name: name.to_owned(), value: text.to_owned(), expected }),

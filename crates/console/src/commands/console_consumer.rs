@@ -214,7 +214,12 @@ struct Plan {
 
 impl Plan {
     fn of(options: &Options) -> Result<Plan, Failure> {
-        let given = ClientProperties::new(options.consumer_config.as_deref(), &options.consumer_property)?;
+        let mut given =
+            ClientProperties::new(options.consumer_config.as_deref(), &options.consumer_property)?;
+        given.put("max.partition.fetch.bytes", options.fetch_size);
+        given.put("fetch.min.bytes", options.min_fetch_bytes);
+        given.put("fetch.max.wait.ms", options.max_wait_ms);
+        given.put("isolation.level", options.isolation_level.as_deref());
         let consumer = consumer_options(options, &given)?;
         let mut client = ClientOptions::default();
         client.connection.client_id = "console-consumer".to_owned();
@@ -280,21 +285,17 @@ fn consumer_options(options: &Options, given: &ClientProperties) -> Result<Consu
         reset: if options.from_beginning { OffsetReset::Earliest } else { OffsetReset::Latest },
         ..Default::default()
     };
-    let bytes = |flag: Option<i32>, name: &str| match flag {
-        Some(bytes) => Ok(Some(bytes)),
-        None => given.number(name).map(|bytes| bytes.map(|bytes| i32::try_from(bytes).unwrap_or(i32::MAX))),
-    };
-    if let Some(bytes) = bytes(options.fetch_size, "max.partition.fetch.bytes")? {
-        consumer.partition_bytes_max = bytes;
+    let sizes = [
+        ("max.partition.fetch.bytes", &mut consumer.partition_bytes_max),
+        ("fetch.min.bytes", &mut consumer.min_bytes),
+        ("fetch.max.bytes", &mut consumer.bytes_max),
+    ];
+    for (name, size) in sizes {
+        if let Some(bytes) = given.number(name)? {
+            *size = i32::try_from(bytes).unwrap_or(i32::MAX);
+        }
     }
-    if let Some(bytes) = bytes(options.min_fetch_bytes, "fetch.min.bytes")? {
-        consumer.min_bytes = bytes;
-    }
-    if let Some(bytes) = bytes(None, "fetch.max.bytes")? {
-        consumer.bytes_max = bytes;
-    }
-    let wait = options.max_wait_ms.map_or_else(|| given.number("fetch.max.wait.ms"), |ms| Ok(Some(ms)))?;
-    if let Some(ms) = wait {
+    if let Some(ms) = given.number("fetch.max.wait.ms")? {
         consumer.wait_max = Duration::from_millis(ms);
     }
     let resets = [
@@ -305,7 +306,7 @@ fn consumer_options(options: &Options, given: &ClientProperties) -> Result<Consu
         ("none", OffsetReset::None),
     ];
     let expected = "String must be one of: earliest, latest, none";
-    if let Some(reset) = given.choice("auto.offset.reset", None, expected, &resets)? {
+    if let Some(reset) = given.choice("auto.offset.reset", expected, &resets)? {
         if options.from_beginning && reset != OffsetReset::Earliest {
             let said = given.text("auto.offset.reset").unwrap_or_default();
             return Err(format!(
@@ -320,9 +321,7 @@ fn consumer_options(options: &Options, given: &ClientProperties) -> Result<Consu
         ("read_uncommitted", IsolationLevel::ReadUncommitted),
     ];
     let expected = "String must be one of: read_committed, read_uncommitted";
-    if let Some(level) =
-        given.choice("isolation.level", options.isolation_level.as_deref(), expected, &levels)?
-    {
+    if let Some(level) = given.choice("isolation.level", expected, &levels)? {
         consumer.isolation = level;
     }
     Ok(consumer)

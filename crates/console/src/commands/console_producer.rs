@@ -8,18 +8,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use clap::Parser;
-use ottla_client::{
-    Acks, Address, BatchReport, Client, ClientOptions, Producer, ProducerOptions, ProducerRecord,
-};
+use ottla_client::{Address, BatchReport, Client, ClientOptions, Producer, ProducerOptions, ProducerRecord};
 use ottla_model::TopicName;
-use ottla_protocol::compression::{Codec, Compression};
 
 use super::client_properties::{self, ClientProperties};
 use super::line_reader::{LineFormat, LineSplitter};
 use super::servers::{StopSignals, fail};
 use super::standard_input::{self, Piece, Pieces};
 use super::tools::{self, Failure};
-use super::{Command, command_line};
+use super::{Command, command_line, producer_properties};
 use crate::logging;
 
 pub const COMMAND: Command =
@@ -159,12 +156,14 @@ impl Plan {
         }
         format.check()?;
 
-        let given = ClientProperties::new(options.producer_config.as_deref(), &options.producer_property)?;
+        let mut given =
+            ClientProperties::new(options.producer_config.as_deref(), &options.producer_property)?;
+        put_flags(options, &mut given);
         let mut client = ClientOptions::default();
         client.connection.client_id = "console-producer".to_owned();
         given.apply_to(&mut client)?;
         let mut producer = ProducerOptions { linger: Duration::from_millis(10), ..Default::default() };
-        settings(options, &given, &mut client, &mut producer)?;
+        producer_properties::apply(&given, &mut producer)?;
         for name in given.unused() {
             tracing::warn!("the producer has no use for the property {name}");
         }
@@ -180,61 +179,20 @@ impl Plan {
     }
 }
 
-/// Flags of their own go before properties, and both before the defaults.
-fn settings(
-    options: &Options,
-    given: &ClientProperties,
-    client: &mut ClientOptions,
-    producer: &mut ProducerOptions,
-) -> Result<(), Failure> {
-    let ms = Duration::from_millis;
-    let number = |flag: Option<u64>, name: &str| flag.map_or_else(|| given.number(name), |n| Ok(Some(n)));
-    if let Some(timeout) = number(options.request_timeout_ms, "request.timeout.ms")? {
-        producer.request_timeout = ms(timeout);
-    }
-    if let Some(backoff) = options.retry_backoff_ms {
-        client.retry_backoff = ms(backoff);
-    }
-    if let Some(age) = options.metadata_expiry_ms {
-        client.metadata_max_age = ms(age);
-    }
-    if let Some(block) = number(options.max_block_ms, "max.block.ms")? {
-        producer.block_max = ms(block);
-    }
-    if let Some(linger) = number(options.timeout, "linger.ms")? {
-        producer.linger = ms(linger);
-    }
-    if let Some(timeout) = given.number("delivery.timeout.ms")? {
-        producer.delivery_timeout = ms(timeout);
-    }
-    let memory = options.max_memory_bytes.map(|bytes| bytes as u64);
-    if let Some(bytes) = number(memory, "buffer.memory")? {
-        producer.memory_bytes_max = bytes as usize;
-    }
-    if let Some(bytes) = given.number("max.request.size")? {
-        producer.request_bytes_max = bytes as usize;
-    }
+/// Flags of their own go before properties.
+fn put_flags(options: &Options, given: &mut ClientProperties) {
+    given.put("request.timeout.ms", options.request_timeout_ms);
+    given.put("retry.backoff.ms", options.retry_backoff_ms);
+    given.put("metadata.max.age.ms", options.metadata_expiry_ms);
+    given.put("max.block.ms", options.max_block_ms);
+    given.put("linger.ms", options.timeout);
+    given.put("buffer.memory", options.max_memory_bytes);
     // 0.8 counted records: what is too small for a batch of bytes is left to the default.
-    let batch = options.max_partition_memory_bytes.or(options.batch_size.filter(|size| *size >= 1024));
-    if let Some(bytes) = number(batch.map(|bytes| bytes as u64), "batch.size")? {
-        producer.batch_bytes = bytes as usize;
-    }
-    if let Some(count) = given.number("max.in.flight.requests.per.connection")? {
-        producer.in_flight_max = count as usize;
-    }
-    let acks = [("all", Acks::All), ("-1", Acks::All), ("0", Acks::None), ("1", Acks::Leader)];
-    let flag = options.request_required_acks.as_deref();
-    if let Some(acks) = given.choice("acks", flag, "String must be one of: all, -1, 0, 1", &acks)? {
-        producer.acks = acks;
-    }
-    producer.idempotence = given.boolean("enable.idempotence")?;
-    let codecs = Codec::ALL.map(|codec| (codec.name(), codec));
-    let flag = options.compress.then_some("gzip").or(options.compression_codec.as_deref());
-    let expected = "String must be one of: none, gzip, snappy, lz4, zstd";
-    if let Some(codec) = given.choice("compression.type", flag, expected, &codecs)? {
-        producer.compression = Compression::from(codec);
-    }
-    Ok(())
+    given.put("batch.size", options.batch_size.filter(|size| *size >= 1024));
+    given.put("batch.size", options.max_partition_memory_bytes);
+    given.put("acks", options.request_required_acks.as_deref());
+    given
+        .put("compression.type", options.compression_codec.as_deref().or(options.compress.then_some("gzip")));
 }
 
 /// Records that were given up, and why the last one was.

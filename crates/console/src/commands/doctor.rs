@@ -98,7 +98,7 @@ async fn examine(bootstrap: &[Address], options: &ClientOptions) -> Result<ExitC
     let metadata = client.metadata();
     let topics = Admin::new(client.clone()).list_topics().await?;
     report.good(format_args!(
-        "cluster {}: {} brokers, {} topics with {} partitions",
+        "cluster {}: brokers {}, topics {}, partitions {}",
         metadata.cluster_id.as_deref().unwrap_or("without an id"),
         metadata.brokers.len(),
         topics.len(),

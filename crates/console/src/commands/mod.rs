@@ -8,15 +8,19 @@ mod command_line;
 mod configs;
 mod console_consumer;
 mod console_producer;
+mod consumer_perf_test;
 mod create_topic;
 mod delete_records;
 mod deserializer;
 mod dev;
 mod doctor;
+mod dump_log;
 mod get_offsets;
 mod line_reader;
 mod list_topic;
 mod log_dirs;
+mod producer_perf_test;
+mod producer_properties;
 mod record_formatter;
 mod servers;
 mod standard_input;
@@ -55,6 +59,9 @@ pub const COMMANDS: &[Command] = &[
     delete_records::COMMAND,
     log_dirs::COMMAND,
     broker_api_versions::COMMAND,
+    dump_log::COMMAND,
+    producer_perf_test::COMMAND,
+    consumer_perf_test::COMMAND,
 ];
 
 /// What clap has to say about the arguments. Help and versions go to standard output and succeed; complaints go to standard
