@@ -309,8 +309,8 @@ fn check_values(
     };
     let given = |value: &String| config::Given { value: value.clone(), origin: config::Origin::ZooKeeper };
     *layer = values.iter().map(|(key, value)| (key.clone(), given(value))).collect();
-    let named = values.keys().filter_map(|key| config::find(key));
-    let parsed: Result<(), ConfigError> = named.map(|key| changed.value(key).map(drop)).collect();
+    let mut named = values.keys().filter_map(|key| config::find(key));
+    let parsed = named.try_for_each(|key| changed.value(key).map(drop));
     parsed.and_then(|()| TopicConfig::defaults(&changed).map(drop)).map_err(Refusal::Broker)
 }
 

@@ -208,9 +208,11 @@ pub fn stop_replicas(
     for (topic, partition_indexes) in topics {
         let name = Str::from(topic.as_str());
         match version {
-            0 => request.ungrouped_partitions.extend(partition_indexes.into_iter().map(|partition_index| {
-                StopReplicaPartitionV0 { topic_name: name.clone(), partition_index, ..Default::default() }
-            })),
+            0 => {
+                request.ungrouped_partitions.extend(partition_indexes.into_iter().map(|partition_index| {
+                    StopReplicaPartitionV0 { topic_name: name.clone(), partition_index }
+                }))
+            }
             1..=2 => {
                 request.topics.push(StopReplicaTopicV1 { name, partition_indexes, ..Default::default() });
             }
