@@ -4,6 +4,7 @@
 //! Client      one cluster: a connection to each broker in use, and a picture of topics and leaders
 //!   Producer  records into batches, batches to their leaders, each acknowledged once
 //!   Consumer  partitions the caller assigns, read from their leaders
+//!   GroupConsumer  partitions shared with the other members of a group
 //!   Admin     topics, partitions, configurations, offsets
 //! Connection  one broker: pipelined requests in any version both sides speak
 //! ```
@@ -48,6 +49,7 @@ mod client;
 mod connection;
 mod consumer;
 mod error;
+mod group;
 mod metadata;
 mod offsets;
 mod partitioner;
@@ -65,6 +67,7 @@ pub use client::{Client, ClientOptions};
 pub use connection::{Connection, ConnectionOptions, ResponseOf};
 pub use consumer::{ConsumeError, Consumer, ConsumerOptions, Fetched, OffsetReset};
 pub use error::{ClientError, ConnectionError};
+pub use group::{Assignments, Assignor, GroupConsumer, GroupOptions, Subscriber};
 pub use metadata::{Broker, Metadata, Partition, Topic};
 pub use offsets::{IsolationLevel, ListedOffset, OffsetSpec};
 pub use partitioner::{StickyPartition, murmur2, partition_for_key};

@@ -46,6 +46,8 @@ struct Uncommitted {
     closed: bool,
 }
 
+type Ended = (Completion, Result<(), ErrorCode>);
+
 impl OffsetsPartition {
     pub fn new(hosted: Arc<HostedPartition>) -> OffsetsPartition {
         OffsetsPartition {
@@ -169,7 +171,7 @@ impl OffsetsPartition {
     }
 
     /// Takes out what has ended one way or the other, and says when the next one times out.
-    fn take_ended(&self, now: Instant) -> (Vec<(Completion, Result<(), ErrorCode>)>, Option<Instant>) {
+    fn take_ended(&self, now: Instant) -> (Vec<Ended>, Option<Instant>) {
         let mut ended = Vec::new();
         let mut uncommitted = self.uncommitted.lock();
         let closed = uncommitted.closed;

@@ -101,7 +101,7 @@ fn commit_request(group: &str, topic: &str, partition: i32, offset: i64) -> Offs
 
 impl Wire {
     /// The coordinator, once there is one.
-    async fn coordinator(&mut self, group: &str) -> i32 {
+    pub async fn coordinator(&mut self, group: &str) -> i32 {
         let request = FindCoordinatorRequest { key: Str::from(group), ..Default::default() };
         loop {
             let answer = self.ask(2, &request).await;
@@ -621,7 +621,7 @@ const TWO: &[(&str, &str)] = &[
 ];
 
 /// Two brokers that know each other, a topic `t` of two replicas, and a connection to broker 0, the controller.
-async fn two_brokers(settings: &[(&str, &str)]) -> (Cluster, Wire) {
+pub async fn two_brokers(settings: &[(&str, &str)]) -> (Cluster, Wire) {
     let cluster = Cluster::of(2, &[TWO, settings].concat()).await;
     let mut wire = cluster.connect_to(0).await;
     while wire.ask(9, &MetadataRequest::default()).await.brokers.len() < 2 {}

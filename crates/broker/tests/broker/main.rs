@@ -5,6 +5,11 @@ mod wire;
 
 mod ending;
 mod every_version;
+mod fetch;
 mod fetch_sessions;
+mod group_consumers;
 mod groups;
 mod leaders;
+mod list_offsets;
+mod metadata;
+mod produce;

@@ -16,6 +16,8 @@ pub enum ConsumeError {
         "{partition}: offset {offset} is not there any more or not yet, and there is no auto.offset.reset"
     )]
     OffsetOutOfRange { partition: TopicPartition, offset: Offset },
+    #[error("{partition}: the group has committed no offset, and there is no auto.offset.reset")]
+    NoCommittedOffset { partition: TopicPartition },
     #[error("{partition}: the record at offset {offset} takes {bytes} bytes, over the limit of {limit}")]
     RecordTooLarge { partition: TopicPartition, offset: Offset, bytes: usize, limit: usize },
     #[error("{partition}: the batch at offset {offset} is corrupt: {source}")]

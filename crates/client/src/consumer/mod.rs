@@ -185,6 +185,16 @@ impl Consumer {
         &self.client
     }
 
+    pub fn options(&self) -> &ConsumerOptions {
+        &self.options
+    }
+
+    /// Reads nothing any more, until something is assigned.
+    pub fn unassign(&mut self) {
+        self.partitions.clear();
+        self.ready.clear();
+    }
+
     /// Replaces the assignment, positions and all.
     ///
     /// Fails if a topic or partition does not exist; nothing is changed then.
@@ -196,8 +206,7 @@ impl Consumer {
         for partition in wanted.keys() {
             self.check(&partition.topic, partition.partition).await?;
         }
-        self.partitions.clear();
-        self.ready.clear();
+        self.unassign();
         for (partition, start) in wanted {
             let assigned = self.assigned(start);
             self.partitions.insert(partition, assigned);
