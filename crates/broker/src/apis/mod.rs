@@ -220,3 +220,38 @@ impl Service for Router {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use super::*;
+
+    /// Every API, as a page for people.
+    fn markdown() -> String {
+        let mut page = String::from(
+            "# APIs\n\nWhat this broker serves, as ApiVersions announces it. Each row is a file of `crates/broker/src/apis/`, whose constant \
+             `API` says what changed from version to\nversion. What is missing in an API that is served stands in [GAPS.md](../GAPS.md).\n\n\
+             | key | API | versions |\n|---|---|---|\n",
+        );
+        for api in APIS {
+            let (key, name) = (api.key as i16, api.key.name());
+            writeln!(page, "| {key} | {name} | {} to {} |", api.versions.start(), api.versions.end())
+                .expect("a string takes everything");
+        }
+        page
+    }
+
+    #[test]
+    fn the_page_of_documentation_is_up_to_date() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/apis.md");
+        if std::env::var_os("OTTLA_WRITE_DOCS").is_some() {
+            std::fs::write(&path, markdown()).expect("a writable docs directory");
+        }
+        let page = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            page == markdown(),
+            "docs/apis.md is stale: OTTLA_WRITE_DOCS=1 cargo test -p ottla-broker --lib apis"
+        );
+    }
+}
