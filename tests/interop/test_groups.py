@@ -91,13 +91,14 @@ def java_command(version):
 
 
 @pytest.fixture
-def members(cluster, topic, tmp_path):
+def members(request, topic, tmp_path):
     """Starts members of a group that is named as the topic, and kills those that are left."""
     started = []
 
-    def start(command, **settings):
+    def start(command, broker=None, **settings):
         settings = {name.replace("__", "."): value for name, value in settings.items()}
-        member = Member(command(cluster.broker, topic, topic, settings), tmp_path / f"member-{len(started)}.err")
+        broker = broker or request.getfixturevalue("cluster").broker
+        member = Member(command(broker, topic, topic, settings), tmp_path / f"member-{len(started)}.err")
         started.append(member)
         return member
 
@@ -123,7 +124,7 @@ class Writer(threading.Thread):
     """Writes to all partitions, and remembers what was acknowledged, until it is told to stop."""
 
     def __init__(self, broker, topic):
-        super().__init__()
+        super().__init__(daemon=True)
         self.producer, self.topic, self.acknowledged, self.stopped = Producer({"bootstrap.servers": broker, "linger.ms": 5}), topic, {}, threading.Event()
 
     def answered(self, error, message):
@@ -261,6 +262,48 @@ def test_kcat_reads_on_where_it_stopped(cluster, topic):
     assert read() == ["a", "b", "c"]
     write("d")
     assert read() == ["d"]
+
+
+@pytest.mark.parametrize("command", [
+    pytest.param(CONFLUENT, id="confluent-kafka"),
+    pytest.param(KAFKA_PYTHON, id="kafka-python"),
+    pytest.param(java_command("3.9.2"), id="Java 3.9.2"),
+])
+def test_a_group_outlives_its_coordinator(servers, members, topic, command):
+    zookeeper = servers.zookeeper()
+    settings = {"offsets__topic__replication__factor": 3, "offsets__topic__num__partitions": 3, "min__insync__replicas": 2}
+    brokers = [servers.broker(zookeeper, id=id, **settings) for id in range(3)]
+    addresses = ",".join(broker.address for broker in brokers)
+    admin = AdminClient({"bootstrap.servers": addresses})
+
+    def made():
+        outcome = admin.create_topics([NewTopic(topic, PARTITIONS, 3)])[topic]
+        return outcome.exception(DEADLINE_SECONDS) is None
+
+    eventually(made, "three brokers know each other")
+    writer = Writer(addresses, topic)
+    writer.start()
+    first, second = members(command, addresses), members(command, addresses)
+    settle([first, second])
+    coordinator = admin.describe_consumer_groups([topic])[topic].result(DEADLINE_SECONDS).coordinator
+    killed = next(broker for broker in brokers if broker.id == coordinator.id)
+    killed.kill()
+    # Read and committed by way of another broker now.
+    before = {member: len(member.of("committed")) for member in (first, second)}
+    for member, commits in before.items():
+        eventually(lambda: len(member.of("committed")) > commits + 5, "commits go on", unless=member.why_ended)
+    killed.start()
+    second.leave()
+    settle([first])
+    acknowledged = writer.stop()
+
+    def read():
+        return {(event.rest[0], event.rest[1]): event.rest[2] for member in members.all for event in member.of("read")}
+
+    eventually(lambda: len(read()) >= len(acknowledged), "everything is read", unless=first.why_ended)
+    assert acknowledged.items() <= read().items()
+    first.leave()
+    check_nothing_committed_was_read_again(members.all)
 
 
 # ---- what admin clients see and do ----
