@@ -68,7 +68,10 @@ async fn create(call: Call, request: CreateTopicsRequest) -> Answer {
     if !ready.await {
         for (at, name) in &created {
             if timeout.is_zero() || !topics::has_leaders(&call.broker, name) {
-                results[*at] = failure(&Str::from(name.as_str()), ErrorCode::RequestTimedOut, None);
+                results[*at] = CreatableTopicResult {
+                    topic_id: results[*at].topic_id,
+                    ..failure(&Str::from(name.as_str()), ErrorCode::RequestTimedOut, None)
+                };
             }
         }
     }

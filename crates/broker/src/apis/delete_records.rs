@@ -56,11 +56,10 @@ fn handle(mut call: Call) -> Result<Reply, DecodeError> {
                 ..Default::default()
             });
         }
-        response.topics.push(DeleteRecordsTopicResult {
-            name: topic.name.clone(),
-            partitions,
-            ..Default::default()
-        });
+        if !partitions.is_empty() {
+            let name = topic.name.clone();
+            response.topics.push(DeleteRecordsTopicResult { name, partitions, ..Default::default() });
+        }
     }
     settle(&call.broker, &mut waiting, &mut response);
     if waiting.is_empty() {

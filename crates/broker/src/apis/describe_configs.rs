@@ -1,6 +1,6 @@
 //! DescribeConfigs: what is configured, and by whom.
 
-use ottla_model::TopicName;
+use ottla_model::{BrokerId, TopicName};
 use ottla_network::Reply;
 use ottla_protocol::messages::describe_configs::{
     DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResourceResult, DescribeConfigsResponse,
@@ -10,15 +10,14 @@ use ottla_protocol::{ApiKey, DecodeError, ErrorCode, Str};
 
 use super::{Api, Call};
 use crate::config::{DescribedConfig, Source, describe_broker, describe_topic};
+use crate::config_alterations::{BROKER, BROKER_LOGGER, TOPIC};
+use crate::topics::invalid_name;
 
 /// DescribeConfigs: the value of each key of a topic or broker, and where it comes from (KIP-133).
 ///
 /// v1+ tells the source and every synonym that speaks for the key (KIP-226), v3+ type and documentation
 /// (KIP-569). Any broker answers for topics; a broker's own configuration is asked of that broker.
 pub const API: Api = Api { key: ApiKey::DescribeConfigs, versions: 0..=4, handle };
-
-const TOPIC: i8 = 2;
-const BROKER: i8 = 4;
 
 /// A resource that is not described, and why.
 struct Refusal(ErrorCode, String);
@@ -45,6 +44,8 @@ fn handle(mut call: Call) -> Result<Reply, DecodeError> {
         };
         let configs = described.into_iter().filter(wanted).map(|config| row(call.version, &request, config));
         DescribeConfigsResult {
+            // Empty, not null: so Kafka says that nothing is wrong.
+            error_message: Some(Str::default()),
             resource_type: resource.resource_type,
             resource_name: resource.resource_name.clone(),
             configs: configs.collect(),
@@ -61,7 +62,7 @@ fn describe(call: &Call, resource: &DescribeConfigsResource) -> Result<Vec<Descr
     let described = match resource.resource_type {
         TOPIC => {
             let name = TopicName::new(&resource.resource_name)
-                .map_err(|error| Refusal(ErrorCode::InvalidTopicException, error.to_string()))?;
+                .map_err(|error| Refusal(ErrorCode::InvalidTopicException, invalid_name(&error)))?;
             if broker.metadata.topic(&name).is_none() {
                 let error = ErrorCode::UnknownTopicOrPartition;
                 return Err(Refusal(error, error.message().to_owned()));
@@ -74,18 +75,37 @@ fn describe(call: &Call, resource: &DescribeConfigsResource) -> Result<Vec<Descr
             described
         }),
         BROKER => {
-            let message = format!(
-                "Unexpected broker id, expected {} or empty string, but received {}",
-                broker.id, resource.resource_name
-            );
-            return Err(Refusal(ErrorCode::InvalidRequest, message));
+            let got = node_id(&resource.resource_name)?;
+            let expected = broker.id;
+            return refuse(format!(
+                "Unexpected broker id, expected {expected} or empty string, but received {got}"
+            ));
         }
-        other => {
-            let message = format!("Unsupported resource type: {other}");
-            return Err(Refusal(ErrorCode::InvalidRequest, message));
+        BROKER_LOGGER if resource.resource_name.is_empty() => {
+            return refuse("Broker id must not be empty".to_owned());
         }
+        // Kafka's loggers are Java's; here are none that could be set.
+        BROKER_LOGGER => match node_id(&resource.resource_name)? {
+            got if got == broker.id => return Ok(Vec::new()),
+            got => {
+                let expected = broker.id;
+                return refuse(format!("Unexpected broker id, expected {expected} but received {got}"));
+            }
+        },
+        other => return refuse(format!("Unsupported resource type: {other}")),
     };
     described.map_err(|error| Refusal(ErrorCode::InvalidConfig, error.to_string()))
+}
+
+fn refuse<T>(message: String) -> Result<T, Refusal> {
+    Err(Refusal(ErrorCode::InvalidRequest, message))
+}
+
+fn node_id(name: &str) -> Result<BrokerId, Refusal> {
+    match name.parse() {
+        Ok(id) => Ok(BrokerId(id)),
+        Err(_) => refuse(format!("Broker id must be an integer, but it is: {name}")),
+    }
 }
 
 fn row(

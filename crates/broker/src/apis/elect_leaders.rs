@@ -21,6 +21,9 @@ pub const API: Api = Api { key: ApiKey::ElectLeaders, versions: 0..=2, handle };
 /// The number of the election that takes the first replica, and no other.
 const PREFERRED: i8 = 0;
 
+/// The number of the election in which a replica that is not in sync may win.
+const UNCLEAN: i8 = 1;
+
 type Outcomes = BTreeMap<Str, Vec<(i32, ErrorCode)>>;
 
 fn handle(mut call: Call) -> Result<Reply, DecodeError> {
@@ -36,7 +39,8 @@ async fn elect(call: Call, request: ElectLeadersRequest) -> Answer {
     for (topic, partition) in wanted {
         match TopicName::new(&topic) {
             _ if call.version >= 1 && request.election_type != PREFERRED => {
-                outcomes.entry(topic).or_default().push((partition, ErrorCode::InvalidRequest));
+                let error = refuse_unclean(&call, &topic, partition, request.election_type);
+                outcomes.entry(topic).or_default().push((partition, error));
             }
             Ok(name) => electable.push((topic, TopicPartition::new(name, partition))),
             Err(_) => outcomes.entry(topic).or_default().push((partition, ErrorCode::InvalidTopicException)),
@@ -54,6 +58,17 @@ async fn elect(call: Call, request: ElectLeadersRequest) -> Answer {
         }
     }
     answer(&call, outcomes)
+}
+
+/// A partition that is led needs no unclean election; one that is not has to wait for a replica that was in sync.
+fn refuse_unclean(call: &Call, topic: &str, partition: i32, election_type: i8) -> ErrorCode {
+    let image = call.broker.metadata.topic(topic);
+    match image.as_ref().and_then(|image| image.partitions.get(&partition)) {
+        _ if election_type != UNCLEAN => ErrorCode::InvalidRequest,
+        None => ErrorCode::UnknownTopicOrPartition,
+        Some(image) if call.broker.metadata.is_alive(image.leader) => ErrorCode::ElectionNotNeeded,
+        Some(_) => ErrorCode::InvalidRequest,
+    }
 }
 
 /// What the request names, or all there is.

@@ -1,6 +1,7 @@
 //! A cluster in this process: an embedded ZooKeeper and brokers on free ports, gone with the test.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -68,7 +69,7 @@ impl Cluster {
 
     pub async fn start_broker(&mut self, id: usize) {
         let (broker_id, connect) = (id.to_string(), self.zookeeper.to_string());
-        let logs = self.dir.path().join(format!("logs-{id}"));
+        let logs = self.log_dir(id);
         let own = [
             ("broker.id", broker_id.as_str()),
             ("listeners", "PLAINTEXT://127.0.0.1:0"),
@@ -109,8 +110,9 @@ impl Cluster {
         Wire::connect(self.address(id)).await
     }
 
-    pub fn dir(&self) -> &std::path::Path {
-        self.dir.path()
+    /// Where a broker keeps its logs.
+    pub fn log_dir(&self, id: usize) -> PathBuf {
+        self.dir.path().join(format!("logs-{id}"))
     }
 
     /// The cluster's ZooKeeper, for looking at what brokers leave there.
@@ -150,6 +152,14 @@ impl Wire {
 
     pub async fn create_topics(&mut self, version: i16, topics: Vec<CreatableTopic>) -> CreateTopicsResponse {
         self.ask(version, &CreateTopicsRequest { topics, timeout_ms: 60_000, ..Default::default() }).await
+    }
+
+    /// What one partition holds, from an offset on.
+    pub async fn values(&mut self, topic: &str, partition: i32, offset: i64) -> Vec<String> {
+        let answer = self.ask(4, &fetch_request(topic, &[(partition, offset)])).await;
+        let answer = &answer.responses[0].partitions[0];
+        assert_eq!(answer.error_code, 0);
+        values(&answer.records)
     }
 
     pub async fn topic_id(&mut self, name: &str) -> Uuid {

@@ -12,10 +12,13 @@ use ottla_protocol::messages::init_producer_id::InitProducerIdRequest;
 use ottla_protocol::messages::list_offsets::{ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic};
 use ottla_protocol::messages::metadata::{MetadataRequest, MetadataRequestTopic};
 use ottla_protocol::messages::{
-    AlterPartitionRequest, ControlledShutdownRequest, DeleteGroupsRequest, DescribeGroupsRequest,
-    FindCoordinatorRequest, HeartbeatRequest, JoinGroupRequest, LeaderAndIsrRequest, LeaveGroupRequest,
-    ListGroupsRequest, OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest, StopReplicaRequest,
-    SyncGroupRequest, UpdateMetadataRequest,
+    AlterConfigsRequest, AlterPartitionRequest, AlterReplicaLogDirsRequest, ControlledShutdownRequest,
+    CreateAclsRequest, CreatePartitionsRequest, DeleteAclsRequest, DeleteGroupsRequest, DeleteRecordsRequest,
+    DescribeAclsRequest, DescribeGroupsRequest, DescribeLogDirsRequest, DescribeProducersRequest,
+    FindCoordinatorRequest, HeartbeatRequest, IncrementalAlterConfigsRequest, JoinGroupRequest,
+    LeaderAndIsrRequest, LeaveGroupRequest, ListGroupsRequest, ListPartitionReassignmentsRequest,
+    OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest, OffsetForLeaderEpochRequest,
+    StopReplicaRequest, SyncGroupRequest, UpdateMetadataRequest,
 };
 use ottla_protocol::records::{Magic, MessageSetBuilder};
 use ottla_protocol::{ApiKey, Request, Str};
@@ -184,6 +187,25 @@ async fn every_api_answers_in_every_version() {
     announced.ask(|_| DeleteGroupsRequest { groups_names: vec![name()], ..Default::default() }).await;
     announced.ask(|_| OffsetDeleteRequest::default()).await;
     announced.ask(|_| AlterPartitionRequest::default()).await;
+    // And these too.
+    announced.ask(|_| DeleteRecordsRequest::default()).await;
+    announced.ask(|_| OffsetForLeaderEpochRequest::default()).await;
+    announced.ask(|_| DescribeAclsRequest::default()).await;
+    announced.ask(|_| CreateAclsRequest { creations: vec![Default::default()], ..Default::default() }).await;
+    announced.ask(|_| DeleteAclsRequest { filters: vec![Default::default()], ..Default::default() }).await;
+    announced
+        .ask(|_| AlterConfigsRequest { resources: vec![Default::default()], ..Default::default() })
+        .await;
+    announced.ask(|_| AlterReplicaLogDirsRequest::default()).await;
+    announced.ask(|_| DescribeLogDirsRequest::default()).await;
+    announced
+        .ask(|_| CreatePartitionsRequest { topics: vec![Default::default()], ..Default::default() })
+        .await;
+    announced
+        .ask(|_| IncrementalAlterConfigsRequest { resources: vec![Default::default()], ..Default::default() })
+        .await;
+    announced.ask(|_| ListPartitionReassignmentsRequest::default()).await;
+    announced.ask(|_| DescribeProducersRequest::default()).await;
     announced.ask(|_| DescribeClusterRequest::default()).await;
 
     let left = announced.left.keys().map(|key| ApiKey::from_i16(*key).map(|key| key.name()));

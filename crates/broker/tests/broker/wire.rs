@@ -50,6 +50,13 @@ impl Wire {
         bytes.freeze()
     }
 
+    /// As [`Wire::encode`], for a request that gets no answer.
+    pub fn encode_unanswered<R: Request>(&mut self, version: i16, request: &R) -> Bytes {
+        let bytes = self.encode(version, request);
+        self.due.pop_back();
+        bytes
+    }
+
     pub async fn write(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).await.unwrap();
     }
