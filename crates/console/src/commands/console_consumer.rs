@@ -1,5 +1,6 @@
 //! `kafka-console-consumer`: records become lines on standard output.
 
+use std::collections::BTreeSet;
 use std::io::{self, BufWriter, StdoutLock, Write};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -8,8 +9,8 @@ use std::time::Duration;
 
 use clap::Parser;
 use ottla_client::{
-    Address, Admin, Client, ClientOptions, Consumer, ConsumerOptions, Fetched, IsolationLevel, OffsetReset,
-    OffsetSpec,
+    Address, Admin, Assignor, Client, ClientError, ClientOptions, ConsumeError, Consumer, ConsumerOptions,
+    Fetched, GroupConsumer, GroupOptions, IsolationLevel, OffsetReset, OffsetSpec,
 };
 use ottla_model::{Offset, TopicName, TopicPartition};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -57,8 +58,8 @@ struct Options {
     /// Stop after so many records; -1 never stops.
     #[arg(long, value_name = "N")]
     max_messages: Option<i64>,
-    /// Not here yet: this consumer joins no group, and reads all partitions by itself.
-    #[arg(long, value_name = "GROUP", hide = true)]
+    /// Read as a member of this group: share the partitions with its other members, and go on where it last stopped.
+    #[arg(long, value_name = "GROUP")]
     group: Option<String>,
     /// Stop when no record has come for so many milliseconds.
     #[arg(long, visible_alias = "consumer-timeout-ms", value_name = "MS")]
@@ -142,11 +143,13 @@ impl Options {
         if self.bootstrap_server.is_none() && self.zookeeper.is_none() {
             return Err("Missing required argument \"[bootstrap-server]\"".into());
         }
-        if let Some(group) = &self.group {
-            return Err(format!(
-                "--group {group}: this consumer cannot join groups yet; without --group it reads all partitions of the topic, \
-                 and with --partition and --offset it begins where you say"
-            ));
+        if self.group.is_some() && self.partition.is_some() {
+            return Err(
+                "A group shares its partitions out by itself, so --group goes without --partition.".into()
+            );
+        }
+        if self.group.is_some() && self.zookeeper.is_some() {
+            return Err("Groups are kept by brokers, so --group goes with --bootstrap-server.".into());
         }
         self.start().map(drop)
     }
@@ -206,6 +209,7 @@ struct Plan {
     start: OffsetSpec,
     client: ClientOptions,
     consumer: ConsumerOptions,
+    group: Option<GroupOptions>,
     format: RecordFormat,
     records_max: Option<u64>,
     timeout: Option<Duration>,
@@ -221,6 +225,7 @@ impl Plan {
         given.put("fetch.max.wait.ms", options.max_wait_ms);
         given.put("isolation.level", options.isolation_level.as_deref());
         let consumer = consumer_options(options, &given)?;
+        let group = group_options(options, &given)?;
         let mut client = ClientOptions::default();
         client.connection.client_id = "console-consumer".to_owned();
         given.apply_to(&mut client)?;
@@ -238,6 +243,7 @@ impl Plan {
             start: options.start()?,
             client,
             consumer,
+            group,
             format: format(options)?,
             records_max: options.max_messages.and_then(|count| u64::try_from(count).ok()),
             timeout: options.timeout_ms.and_then(|ms| u64::try_from(ms).ok()).map(Duration::from_millis),
@@ -278,6 +284,54 @@ fn selection(options: &Options) -> Result<Selection, Failure> {
         (None, None, Some(pattern)) => Selection::NotMatching(TopicFilter::new(pattern)?),
         (None, None, None) => return Err("--topic or --include is required".into()),
     })
+}
+
+/// `None` without a group: then it reads alone.
+fn group_options(options: &Options, given: &ClientProperties) -> Result<Option<GroupOptions>, Failure> {
+    let named = given.text("group.id").map(str::to_owned);
+    let group_id = match (&options.group, named) {
+        (Some(flag), Some(named)) if *flag != named => {
+            return Err(format!(
+                "The group ids provided in different places (directly using '--group', via '--consumer-property', or via \
+                 '--consumer.config') do not match. Detected group ids: '{flag}', '{named}'"
+            )
+            .into());
+        }
+        (Some(group_id), _) => group_id.clone(),
+        (None, Some(named)) if options.partition.is_none() && options.zookeeper.is_none() => named,
+        (None, _) => return Ok(None),
+    };
+    let mut group = GroupOptions::new(group_id);
+    group.instance_id = given.text("group.instance.id").map(str::to_owned);
+    let times = [
+        ("session.timeout.ms", &mut group.session_timeout),
+        ("heartbeat.interval.ms", &mut group.heartbeat_interval),
+        ("max.poll.interval.ms", &mut group.max_poll_interval),
+        ("default.api.timeout.ms", &mut group.commit_timeout),
+    ];
+    for (name, time) in times {
+        if let Some(ms) = given.number(name)? {
+            *time = Duration::from_millis(ms);
+        }
+    }
+    if let Some(ms) = given.number("auto.commit.interval.ms")? {
+        group.auto_commit = Some(Duration::from_millis(ms));
+    }
+    let expected = "String must be true or false";
+    if given.choice("enable.auto.commit", expected, &[("true", true), ("false", false)])? == Some(false) {
+        group.auto_commit = None;
+    }
+    let assignors = [
+        ("org.apache.kafka.clients.consumer.RangeAssignor", Assignor::Range),
+        ("range", Assignor::Range),
+        ("org.apache.kafka.clients.consumer.RoundRobinAssignor", Assignor::RoundRobin),
+        ("roundrobin", Assignor::RoundRobin),
+    ];
+    let expected = "this consumer knows the RangeAssignor and the RoundRobinAssignor";
+    if let Some(assignor) = given.choice("partition.assignment.strategy", expected, &assignors)? {
+        group.assignors = vec![assignor];
+    }
+    Ok(Some(group))
 }
 
 fn consumer_options(options: &Options, given: &ClientProperties) -> Result<ConsumerOptions, Failure> {
@@ -334,12 +388,23 @@ async fn consume(plan: Plan) -> Result<ExitCode, Failure> {
     };
     let client = Client::connect(bootstrap, plan.client.clone()).await?;
     let partitions = partitions(&client, &plan.selection).await?;
-    let mut consumer = Consumer::new(client, plan.consumer.clone());
-    consumer.assign(partitions.into_iter().map(|partition| (partition, plan.start))).await?;
+    let mut reader = match &plan.group {
+        Some(group) => {
+            let topics: BTreeSet<TopicName> =
+                partitions.into_iter().map(|partition| partition.topic).collect();
+            let (topics, options) = (topics.into_iter().collect(), plan.consumer.clone());
+            Reader::Member(Box::new(GroupConsumer::subscribe(client, topics, options, group.clone())))
+        }
+        None => {
+            let mut consumer = Consumer::new(client, plan.consumer.clone());
+            consumer.assign(partitions.into_iter().map(|partition| (partition, plan.start))).await?;
+            Reader::Alone(Box::new(consumer))
+        }
+    };
 
     let mut printer = Printer::new(&plan);
     let ended = tokio::select! {
-        ended = print(&plan, &mut consumer, &mut printer) => ended,
+        ended = print(&plan, &mut reader, &mut printer) => ended,
         signal = asked_to_stop() => Ok(signal?.exit_code()),
         () = reader_gone() => {
             eprintln!("{READER_GONE}");
@@ -347,6 +412,7 @@ async fn consume(plan: Plan) -> Result<ExitCode, Failure> {
         }
     };
     let flushed = printer.out.flush();
+    reader.close(printer.stopped_at.take()).await;
     let said = if old { "Consumed" } else { "Processed a total of" };
     eprintln!("{said} {} messages", printer.count);
     match flushed {
@@ -375,12 +441,50 @@ async fn partitions(client: &Client, selection: &Selection) -> Result<Vec<TopicP
     })
 }
 
+/// Where the records come from.
+enum Reader {
+    Alone(Box<Consumer>),
+    Member(Box<GroupConsumer>),
+}
+
+impl Reader {
+    async fn poll(&mut self, wait: Duration) -> Result<Option<Fetched>, ConsumeError> {
+        match self {
+            Reader::Alone(consumer) => consumer.poll(wait).await,
+            Reader::Member(member) => member.poll(wait).await,
+        }
+    }
+
+    fn last_trouble(&mut self) -> Option<&ClientError> {
+        match self {
+            Reader::Alone(consumer) => consumer.last_trouble(),
+            Reader::Member(member) => member.consumer().last_trouble(),
+        }
+    }
+
+    /// Leaves the group, if it is in one, with everything committed that was printed and nothing that was not.
+    async fn close(self, stopped_at: Option<(TopicPartition, Offset)>) {
+        let Reader::Member(mut member) = self else { return };
+        if let Some((partition, next)) = stopped_at
+            && let Err(error) = member.consumer().seek(&partition, OffsetSpec::Offset(next))
+        {
+            // Another member has it by now, and goes on where this one last committed.
+            tracing::debug!("{error}");
+        }
+        if let Err(error) = member.close().await {
+            eprintln!("what was read is not committed: {error}");
+        }
+    }
+}
+
 struct Printer<'a> {
     out: BufWriter<StdoutLock<'static>>,
     format: &'a RecordFormat,
     skip_errors: bool,
     left: u64,
     count: u64,
+    /// Where it stopped inside of a piece: the next record that would have been printed.
+    stopped_at: Option<(TopicPartition, Offset)>,
 }
 
 impl<'a> Printer<'a> {
@@ -391,6 +495,7 @@ impl<'a> Printer<'a> {
             skip_errors: plan.skip_errors,
             left: plan.records_max.unwrap_or(u64::MAX),
             count: 0,
+            stopped_at: None,
         }
     }
 
@@ -411,10 +516,15 @@ impl<'a> Printer<'a> {
                 Ok(()) => {}
                 Err(error) => {
                     written = Err(error);
+                    self.stopped_at = Some((fetched.partition().clone(), record.offset));
                     return ControlFlow::Break(());
                 }
             }
-            if self.left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if self.left > 0 {
+                return ControlFlow::Continue(());
+            }
+            self.stopped_at = Some((fetched.partition().clone(), record.offset.plus(1)));
+            ControlFlow::Break(())
         });
         match written {
             // As plain trouble with the output, which the caller knows from that of brokers.
@@ -426,7 +536,7 @@ impl<'a> Printer<'a> {
     }
 }
 
-async fn print(plan: &Plan, consumer: &mut Consumer, printer: &mut Printer<'_>) -> Result<ExitCode, Failure> {
+async fn print(plan: &Plan, consumer: &mut Reader, printer: &mut Printer<'_>) -> Result<ExitCode, Failure> {
     if plan.records_max == Some(0) {
         return Ok(ExitCode::SUCCESS);
     }
@@ -530,8 +640,11 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_refused_with_what_to_do_instead() {
-        let said = complaint("--topic t --group g --bootstrap-server b:1").unwrap();
-        assert!(said.contains("--group g") && said.contains("--partition"), "{said}");
+    fn a_group_shares_its_partitions_out_by_itself() {
+        let said = complaint("--topic t --group g --partition 0 --bootstrap-server b:1").unwrap();
+        assert!(said.contains("without --partition"), "{said}");
+        let said = complaint("--topic t --group g --zookeeper z:1").unwrap();
+        assert!(said.contains("--bootstrap-server"), "{said}");
+        assert_eq!(complaint("--topic t --group g --bootstrap-server b:1"), None);
     }
 }
