@@ -1,12 +1,12 @@
 //! An asynchronous client for Kafka brokers, from 0.8 to the newest.
 //!
 //! ```text
-//! Client      one cluster: a connection to each broker in use, and a picture of topics and leaders
-//!   Producer  records into batches, batches to their leaders, each acknowledged once
-//!   Consumer  partitions the caller assigns, read from their leaders
+//! Client           one cluster: a connection to each broker in use, and a picture of topics and leaders
+//!   Producer       records into batches, batches to their leaders, each acknowledged once
+//!   Consumer       partitions the caller assigns, read from their leaders
 //!   GroupConsumer  partitions shared with the other members of a group
-//!   Admin     topics, partitions, configurations, offsets
-//! Connection  one broker: pipelined requests in any version both sides speak
+//!   Admin          topics, partitions, configurations, offsets
+//! Connection       one broker: pipelined requests in any version both sides speak
 //! ```
 //!
 //! Versions are negotiated with each broker. One that has no ApiVersions (0.8, 0.9) is spoken to in version 0 and in its own
