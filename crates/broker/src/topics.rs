@@ -7,7 +7,7 @@ use ottla_controller::{AssignmentRefusal, assign_replicas};
 use ottla_model::{BrokerId, InvalidTopicName, TOPIC_NAME_LENGTH_MAX, TopicName, Uuid};
 use ottla_protocol::ErrorCode;
 use ottla_zookeeper::records::{EntityConfig, TopicAssignment};
-use ottla_zookeeper::{CreateTopicError, ZkError};
+use ottla_zookeeper::{CreateTopicError, WatchEvent, ZkError, paths};
 
 use crate::config::{
     ConfigError, OffsetsConfig, ProtocolVersion, TopicConfig, TopicOverrides, TransactionConfig,
@@ -57,6 +57,8 @@ pub enum CreateError {
     Name(#[from] InvalidTopicName),
     #[error("Topic '{0}' already exists.")]
     Exists(TopicName),
+    #[error("Topic '{0}' is marked for deletion.")]
+    Marked(TopicName),
     #[error("Topic '{name}' collides with existing topics: {other}")]
     Collides { name: TopicName, other: TopicName },
     #[error("Creation of internal topic {0} is prohibited.")]
@@ -85,7 +87,7 @@ impl CreateError {
     pub fn code(&self) -> ErrorCode {
         match self {
             CreateError::Name(_) | CreateError::Collides { .. } => ErrorCode::InvalidTopicException,
-            CreateError::Exists(_) => ErrorCode::TopicAlreadyExists,
+            CreateError::Exists(_) | CreateError::Marked(_) => ErrorCode::TopicAlreadyExists,
             CreateError::Reserved(_) | CreateError::CountsAndAssignment => ErrorCode::InvalidRequest,
             CreateError::Partitions => ErrorCode::InvalidPartitions,
             CreateError::ReplicationFactor | CreateError::TooFewBrokers { .. } => {
@@ -203,7 +205,12 @@ fn checked(assignment: BTreeMap<i32, Vec<BrokerId>>) -> Result<BTreeMap<i32, Vec
 }
 
 /// Writes a planned topic into ZooKeeper, where the controller finds it.
+///
+/// Not while one of that name is on its way out: the deletion that ends would take the new topic's configuration along.
 pub async fn create(broker: &Broker, plan: &Plan) -> Result<Uuid, CreateError> {
+    if broker.zookeeper.store().exists(&paths::delete_topic(&plan.name)).await?.is_some() {
+        return Err(CreateError::Marked(plan.name.clone()));
+    }
     let has_ids = broker.config.inter_broker_protocol >= ProtocolVersion::V2_8_IV0;
     let topic_id = has_ids.then(random::uuid);
     let assignment = TopicAssignment { topic_id, partitions: plan.assignment.clone(), ..Default::default() };
@@ -382,6 +389,17 @@ fn overrides<const N: usize>(pairs: [(&str, String); N]) -> TopicOverrides {
 /// Asks the controller to delete a topic.
 pub async fn mark_for_deletion(broker: &Broker, name: &TopicName) -> Result<(), ZkError> {
     broker.zookeeper.mark_topic_for_deletion(name).await.map(drop)
+}
+
+/// Waits until nothing is left of a topic that was marked, and its name is free again.
+pub async fn deleted(broker: &Broker, name: &TopicName) {
+    let mark = paths::delete_topic(name);
+    // An error ends the wait: the deletion goes on without it.
+    while let Ok((Some(_), watch)) = broker.zookeeper.store().exists_and_watch(&mark).await {
+        if watch.await == WatchEvent::SessionOver {
+            return;
+        }
+    }
 }
 
 /// Whether clients can use the topic: every partition has a leader.

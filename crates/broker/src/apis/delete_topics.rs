@@ -16,7 +16,7 @@ use crate::topics;
 /// DeleteTopics: marks topics for deletion, which the controller then carries out (KIP-4).
 ///
 /// Only the controller answers. v3+ may say that deletion is disabled (KIP-322); v5+ explains errors; v6+ names
-/// topics by id as well (KIP-516). The answer waits until the topic is gone from the metadata, or for
+/// topics by id as well (KIP-516). The answer waits until the topic is gone and can be made again, or for
 /// `timeout_ms`: then the error is REQUEST_TIMED_OUT, and deletion goes on all the same.
 pub const API: Api = Api { key: ApiKey::DeleteTopics, versions: 0..=6, handle };
 
@@ -96,10 +96,19 @@ async fn delete(call: Call, mut wanted: Vec<Wanted>, timeout: Duration) -> Answe
     }
     let names: Vec<TopicName> =
         wanted.iter().filter_map(|topic| topic.found.as_ref().ok()).cloned().collect();
-    let gone = topics::wait_until(&call.broker, timeout, |broker| {
-        names.iter().all(|name| broker.metadata.topic(name).is_none())
-    });
-    if !gone.await {
+    let gone = async {
+        let forgotten = topics::wait_until(&call.broker, timeout, |broker| {
+            names.iter().all(|name| broker.metadata.topic(name).is_none())
+        });
+        if !forgotten.await {
+            return false;
+        }
+        for name in &names {
+            topics::deleted(&call.broker, name).await;
+        }
+        true
+    };
+    if !tokio::time::timeout(timeout, gone).await.unwrap_or(false) {
         for topic in &mut wanted {
             let remains = |name: &TopicName| timeout.is_zero() || call.broker.metadata.topic(name).is_some();
             if topic.found.as_ref().is_ok_and(remains) {

@@ -42,6 +42,7 @@ impl Cluster {
         Cluster::of(1, settings).await
     }
 
+    /// All brokers know of each other when this returns.
     pub async fn of(brokers: usize, settings: &[(&str, &str)]) -> Cluster {
         let dir = tempfile::tempdir().unwrap();
         let mut config = ZooKeeperConfig::new(dir.path().join("zookeeper"));
@@ -63,6 +64,12 @@ impl Cluster {
         };
         for id in 0..brokers {
             cluster.start_broker(id).await;
+        }
+        for id in 0..brokers {
+            // Each question waits for its answer, so this does not spin faster than the broker.
+            let mut wire = cluster.connect_to(id).await;
+            let no_topics = MetadataRequest { topics: Some(Vec::new()), ..Default::default() };
+            while wire.ask(9, &no_topics).await.brokers.len() < brokers {}
         }
         cluster
     }

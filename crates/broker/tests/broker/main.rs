@@ -3,6 +3,9 @@
 mod cluster;
 mod wire;
 
+mod admin;
+mod bad_input;
+mod configs;
 mod ending;
 mod every_version;
 mod fetch;
@@ -13,3 +16,4 @@ mod leaders;
 mod list_offsets;
 mod metadata;
 mod produce;
+mod topics;
