@@ -300,8 +300,8 @@ def test_a_group_outlives_its_coordinator(servers, members, topic, command):
     def read():
         return {(event.rest[0], event.rest[1]): event.rest[2] for member in members.all for event in member.of("read")}
 
-    eventually(lambda: len(read()) >= len(acknowledged), "everything is read", unless=first.why_ended)
-    assert acknowledged.items() <= read().items()
+    # What was sent twice, as its first acknowledgement was lost with the broker, is read twice.
+    eventually(lambda: acknowledged.items() <= read().items(), "everything is read", unless=first.why_ended)
     first.leave()
     check_nothing_committed_was_read_again(members.all)
 
