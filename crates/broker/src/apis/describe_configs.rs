@@ -9,7 +9,7 @@ use ottla_protocol::messages::describe_configs::{
 use ottla_protocol::{ApiKey, DecodeError, ErrorCode, Str};
 
 use super::{Api, Call};
-use crate::config::{DescribedConfig, Source, describe_broker, describe_topic};
+use crate::config::{ConfigError, DescribedConfig, Settings, Source, describe_broker, describe_topic};
 use crate::config_alterations::{BROKER, BROKER_LOGGER, TOPIC};
 use crate::topics::invalid_name;
 
@@ -22,55 +22,89 @@ pub const API: Api = Api { key: ApiKey::DescribeConfigs, versions: 0..=4, handle
 /// A resource that is not described, and why.
 struct Refusal(ErrorCode, String);
 
+type Row = DescribeConfigsResourceResult;
+
 fn handle(mut call: Call) -> Result<Reply, DecodeError> {
     let request: DescribeConfigsRequest = call.decode()?;
-    let results = request.resources.iter().map(|resource| {
-        let described = match describe(&call, resource) {
-            Ok(described) => described,
-            Err(Refusal(error, message)) => {
-                return DescribeConfigsResult {
-                    error_code: error as i16,
-                    error_message: Some(Str::from(message)),
-                    resource_type: resource.resource_type,
-                    resource_name: resource.resource_name.clone(),
-                    ..Default::default()
-                };
-            }
-        };
-        let wanted = |config: &DescribedConfig| {
-            // No key at all is as good as null.
-            let keys = resource.configuration_keys.as_deref().unwrap_or_default();
-            keys.is_empty() || keys.iter().any(|key| *key == *config.name)
-        };
-        let configs = described.into_iter().filter(wanted).map(|config| row(call.version, &request, config));
-        DescribeConfigsResult {
+    let settings = call.broker.dynamic.settings();
+    let mut describer = Describer { call: &call, request: &request, settings: &settings, plain: None };
+    let results = request.resources.iter().map(|resource| match describer.describe(resource) {
+        Ok(configs) => DescribeConfigsResult {
             // Empty, not null: so Kafka says that nothing is wrong.
             error_message: Some(Str::default()),
             resource_type: resource.resource_type,
             resource_name: resource.resource_name.clone(),
-            configs: configs.collect(),
+            configs,
             ..Default::default()
-        }
+        },
+        Err(Refusal(error, message)) => DescribeConfigsResult {
+            error_code: error as i16,
+            error_message: Some(Str::from(message)),
+            resource_type: resource.resource_type,
+            resource_name: resource.resource_name.clone(),
+            ..Default::default()
+        },
     });
     let results = results.collect();
     Ok(call.reply(&DescribeConfigsResponse { results, ..Default::default() }))
 }
 
-fn describe(call: &Call, resource: &DescribeConfigsResource) -> Result<Vec<DescribedConfig>, Refusal> {
-    let broker = &call.broker;
-    let settings = broker.dynamic.settings();
-    let described = match resource.resource_type {
-        TOPIC => {
-            let name = TopicName::new(&resource.resource_name)
-                .map_err(|error| Refusal(ErrorCode::InvalidTopicException, invalid_name(&error)))?;
-            if broker.metadata.topic(&name).is_none() {
-                let error = ErrorCode::UnknownTopicOrPartition;
-                return Err(Refusal(error, error.message().to_owned()));
-            }
-            describe_topic(&settings, &broker.topic_configs.overrides(&name))
+struct Describer<'a> {
+    call: &'a Call,
+    request: &'a DescribeConfigsRequest,
+    settings: &'a Settings,
+    /// Every key of a topic that has set nothing, made once: most topics of a long request are such, and their rows share
+    /// their text.
+    plain: Option<Vec<Row>>,
+}
+
+impl Describer<'_> {
+    fn describe(&mut self, resource: &DescribeConfigsResource) -> Result<Vec<Row>, Refusal> {
+        // No key at all is as good as null.
+        let keys = resource.configuration_keys.as_deref().unwrap_or_default();
+        let is_wanted = |row: &Row| keys.is_empty() || keys.contains(&row.name);
+        if resource.resource_type != TOPIC {
+            let mut rows = self.rows(describe_node(self.call, self.settings, resource)?);
+            rows.retain(is_wanted);
+            return Ok(rows);
         }
-        BROKER if *resource.resource_name == broker.id.to_string() => describe_broker(&settings),
-        BROKER if resource.resource_name.is_empty() => describe_broker(&settings).map(|mut described| {
+        let name = TopicName::new(&resource.resource_name)
+            .map_err(|error| Refusal(ErrorCode::InvalidTopicException, invalid_name(&error)))?;
+        if self.call.broker.metadata.topic(&name).is_none() {
+            let error = ErrorCode::UnknownTopicOrPartition;
+            return Err(Refusal(error, error.message().to_owned()));
+        }
+        let overrides = self.call.broker.topic_configs.overrides(&name);
+        if !overrides.is_empty() {
+            let mut rows = self.rows(describe_topic(self.settings, &overrides).map_err(invalid)?);
+            rows.retain(is_wanted);
+            return Ok(rows);
+        }
+        if self.plain.is_none() {
+            self.plain = Some(self.rows(describe_topic(self.settings, &overrides).map_err(invalid)?));
+        }
+        Ok(self.plain.iter().flatten().filter(|row| is_wanted(row)).cloned().collect())
+    }
+
+    fn rows(&self, described: Vec<DescribedConfig>) -> Vec<Row> {
+        described.into_iter().map(|config| row(self.call.version, self.request, config)).collect()
+    }
+}
+
+fn invalid(error: ConfigError) -> Refusal {
+    Refusal(ErrorCode::InvalidConfig, error.to_string())
+}
+
+/// A broker, the defaults of all brokers, or the loggers of a broker.
+fn describe_node(
+    call: &Call,
+    settings: &Settings,
+    resource: &DescribeConfigsResource,
+) -> Result<Vec<DescribedConfig>, Refusal> {
+    let broker = &call.broker;
+    let described = match resource.resource_type {
+        BROKER if *resource.resource_name == broker.id.to_string() => describe_broker(settings),
+        BROKER if resource.resource_name.is_empty() => describe_broker(settings).map(|mut described| {
             described.retain(|config| config.source == Source::DynamicDefaultBroker);
             described
         }),
@@ -94,7 +128,7 @@ fn describe(call: &Call, resource: &DescribeConfigsResource) -> Result<Vec<Descr
         },
         other => return refuse(format!("Unsupported resource type: {other}")),
     };
-    described.map_err(|error| Refusal(ErrorCode::InvalidConfig, error.to_string()))
+    described.map_err(invalid)
 }
 
 fn refuse<T>(message: String) -> Result<T, Refusal> {
