@@ -188,7 +188,10 @@ async fn alter_one(
         return Ok(());
     }
     broker.zookeeper.write_config(&entity, &EntityConfig(values)).await?;
-    config_changes::apply(broker, &entity).await?;
+    if let Err(error) = config_changes::apply(broker, &entity).await {
+        // It is written all the same, and its notice will be heard of.
+        tracing::warn!(entity = entity.path(), %error, "changed configuration not read yet");
+    }
     Ok(())
 }
 
