@@ -64,7 +64,7 @@ format() { cargo fmt --all --check; }
 codegen() { cargo xtask codegen --check; }
 tidy() { cargo xtask tidy; }
 clippy() { cargo clippy --workspace --all-targets --locked -- -D warnings; }
-unit() { cargo test --workspace --locked; }
+unit() { cargo test --workspace --locked --no-fail-fast; }
 build() { cargo build --release --locked --package ottla-console; }
 clients() { tests/interop/install.sh; }
 process() { pytest_on tests/process; }
