@@ -10,11 +10,11 @@
 //!
 //! It keeps a broker from starting on another broker's data, and from joining another cluster with its own.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ottla_files::{FileError, Files};
 use ottla_model::{BrokerId, Timestamp};
+use ottla_properties::ParseError;
 
 /// A few short lines.
 const BYTES_MAX: u64 = 64 * 1024;
@@ -34,6 +34,8 @@ pub struct MetaProperties {
 pub enum MetaPropertiesError {
     #[error(transparent)]
     File(#[from] FileError),
+    #[error("{} is no properties file: {source}", path.display())]
+    Syntax { path: PathBuf, source: ParseError },
     #[error("{}: {key} is \"{value}\", expected {expected}", path.display())]
     BadValue { path: PathBuf, key: &'static str, value: String, expected: &'static str },
     #[error(
@@ -71,7 +73,8 @@ impl MetaProperties {
             Err(error) if error.is_not_found() => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        let properties = parse(&String::from_utf8_lossy(&content));
+        let properties = ottla_properties::parse(&content)
+            .map_err(|source| MetaPropertiesError::Syntax { path: path.to_path_buf(), source })?;
         let number = |key: &'static str| match properties.get(key) {
             None => Ok(None),
             Some(value) => match value.trim().parse::<i32>() {
@@ -79,20 +82,20 @@ impl MetaProperties {
                 _ => Err(MetaPropertiesError::BadValue {
                     path: path.to_path_buf(),
                     key,
-                    value: value.clone(),
+                    value: value.to_owned(),
                     expected: "a number from 0",
                 }),
             },
         };
         // Without a version it is 0, as Kafka has it.
         let version = number("version")?.unwrap_or(0);
-        if version != 0 || properties.contains_key("node.id") {
+        if version != 0 || properties.get("node.id").is_some() {
             return Err(MetaPropertiesError::KRaft { path: path.to_path_buf(), version });
         }
         Ok(Some(MetaProperties {
             broker_id: number("broker.id")?.map(BrokerId),
-            cluster_id: properties.get("cluster.id").cloned(),
-            directory_id: properties.get("directory.id").cloned(),
+            cluster_id: properties.get("cluster.id").map(str::to_owned),
+            directory_id: properties.get("directory.id").map(str::to_owned),
         }))
     }
 
@@ -102,18 +105,15 @@ impl MetaProperties {
     }
 
     fn text(&self, now: Timestamp) -> String {
-        let mut text = format!("#\n#{}\nversion=0\n", java_date(now));
-        let mut line = |key, value: Option<String>| {
-            if let Some(value) = value {
-                // As Java escapes what it would otherwise read as a separator or comment.
-                let value = value.replace('\\', "\\\\").replace('=', "\\=").replace(':', "\\:");
-                text.push_str(&format!("{key}={value}\n"));
-            }
-        };
-        line("broker.id", self.broker_id.map(|id| id.to_string()));
-        line("cluster.id", self.cluster_id.clone());
-        line("directory.id", self.directory_id.clone());
-        text
+        let broker_id = self.broker_id.map(|id| id.to_string());
+        let entries = [
+            ("version", Some("0")),
+            ("broker.id", broker_id.as_deref()),
+            ("cluster.id", self.cluster_id.as_deref()),
+            ("directory.id", self.directory_id.as_deref()),
+        ];
+        let entries = entries.into_iter().filter_map(|(key, value)| Some((key, value?)));
+        ottla_properties::store("", now.0, entries)
     }
 
     /// Decides which broker this is, from what its log dirs say and what is configured; `None` when neither
@@ -156,65 +156,6 @@ impl MetaProperties {
     }
 }
 
-/// The keys and values of a Java properties text, as far as `Properties.store` writes them: no line is
-/// continued.
-fn parse(text: &str) -> BTreeMap<String, String> {
-    text.lines()
-        .map(str::trim_start)
-        .filter(|line| !line.is_empty() && !line.starts_with(['#', '!']))
-        .map(|line| {
-            let mut key = String::new();
-            let mut rest = line.chars();
-            let separator = loop {
-                match rest.next() {
-                    Some('\\') => key.extend(rest.next()),
-                    Some(c) if matches!(c, '=' | ':') || c.is_whitespace() => break Some(c),
-                    Some(c) => key.push(c),
-                    None => break None,
-                }
-            };
-            let mut value = rest.as_str().trim_start();
-            if separator.is_some_and(char::is_whitespace) {
-                value = value.strip_prefix(['=', ':']).unwrap_or(value).trim_start();
-            }
-            let mut rest = value.chars();
-            let mut value = String::new();
-            while let Some(c) = rest.next() {
-                value.extend(if c == '\\' { rest.next() } else { Some(c) });
-            }
-            (key, value)
-        })
-        .collect()
-}
-
-/// A time as `java.util.Date` prints it, in UTC: `Tue Nov 14 22:13:20 UTC 2023`.
-fn java_date(time: Timestamp) -> String {
-    const MONTHS: [&str; 12] =
-        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    // 1970-01-01 was a Thursday.
-    const WEEKDAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
-    let seconds = time.0.div_euclid(1000);
-    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    // Days since 0000-03-01 of the proleptic Gregorian calendar: years that start in March end in the leap day.
-    let since_march = days + 719_468;
-    let era = since_march.div_euclid(146_097);
-    let day_of_era = since_march.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = (month_from_march + 2) % 12;
-    let year = era * 400 + year_of_era + i64::from(month < 2);
-    format!(
-        "{} {} {day:02} {:02}:{:02}:{:02} UTC {year}",
-        WEEKDAYS[days.rem_euclid(7) as usize],
-        MONTHS[month as usize],
-        second / 3600,
-        second / 60 % 60,
-        second % 60
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -240,15 +181,6 @@ mod tests {
             owner(0, "mCpFNZGPQ0CFW7y0dCGVXw").text(Timestamp(1_700_000_000_000)),
             "#\n#Tue Nov 14 22:13:20 UTC 2023\nversion=0\nbroker.id=0\ncluster.id=mCpFNZGPQ0CFW7y0dCGVXw\n"
         );
-        for (time, date) in [
-            (0, "Thu Jan 01 00:00:00 UTC 1970"),
-            (951_782_400_000, "Tue Feb 29 00:00:00 UTC 2000"),
-            (4_107_542_399_999, "Sun Feb 28 23:59:59 UTC 2100"),
-            (1_796_083_200_000, "Tue Dec 01 00:00:00 UTC 2026"),
-            (-1, "Wed Dec 31 23:59:59 UTC 1969"),
-        ] {
-            assert_eq!(java_date(Timestamp(time)), date);
-        }
     }
 
     #[test]
@@ -286,6 +218,7 @@ mod tests {
         for content in ["version=x\n", "broker.id=-1\n", "broker.id=99999999999\n", "broker.id=\n"] {
             assert!(matches!(read(content), Err(MetaPropertiesError::BadValue { .. })), "{content:?}");
         }
+        assert!(matches!(read("broker.id=\\u12\n"), Err(MetaPropertiesError::Syntax { .. })));
     }
 
     #[test]
