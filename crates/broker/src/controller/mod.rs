@@ -52,6 +52,8 @@ pub struct Office {
     broker: Arc<Broker>,
     stopped: watch::Receiver<bool>,
     term: Option<Term>,
+    /// An office that we hold and no longer serve: nobody can win it before it is given up.
+    abandoned: Option<ControllerFence>,
 }
 
 /// Why a term, or the wait for one, came to its end.
@@ -91,7 +93,7 @@ impl Office {
         view: ControllerView,
         stopped: watch::Receiver<bool>,
     ) -> Result<Office, ZkError> {
-        let mut office = Office { broker, stopped, term: None };
+        let mut office = Office { broker, stopped, term: None, abandoned: None };
         office.stand(view).await?;
         Ok(office)
     }
@@ -105,7 +107,11 @@ impl Office {
                 broker.metadata.set_controller(Some(broker.id));
                 match Term::begin(broker.clone(), fence).await {
                     Ok(term) => self.term = Some(term),
-                    Err(end) => tracing::warn!(?end, "the term ended as it began"),
+                    Err(end) => {
+                        tracing::warn!(?end, "the term ended as it began");
+                        broker.metadata.set_controller(None);
+                        self.abandoned = Some(fence);
+                    }
                 }
             }
             Election::Lost(record) => broker.metadata.set_controller(Some(record.broker)),
@@ -116,35 +122,56 @@ impl Office {
     /// Keeps standing and serving until the broker stops.
     pub async fn run(mut self) {
         loop {
-            if self.term.is_none() && *self.stopped.borrow() {
+            if self.term.is_none() && self.abandoned.is_none() && *self.stopped.borrow() {
                 return;
             }
-            let end = match self.term.take() {
+            let mut end = match self.term.take() {
                 Some(mut term) => {
                     let end = term.serve(&mut self.stopped).await;
-                    if matches!(end, End::Stopped | End::Moved) {
-                        // Frees the office for the next; somebody else's is left alone by the fence.
-                        if let Err(error) = self.broker.zookeeper.resign(term.fence).await {
-                            tracing::debug!(%error, "could not resign");
-                        }
-                    }
+                    self.abandoned = Some(term.fence);
                     self.broker.metadata.set_controller(None);
                     end
                 }
+                None if self.abandoned.is_some() && *self.stopped.borrow() => End::Stopped,
+                None if self.abandoned.is_some() => End::Moved,
                 None => self.wait().await,
             };
+            if let Some(fence) = self.abandoned
+                && matches!(end, End::Stopped | End::Moved)
+            {
+                // Frees the office for the next; somebody else's is left alone by the fence.
+                match self.broker.zookeeper.resign(fence).await {
+                    Ok(()) => self.abandoned = None,
+                    Err(FencedError::Zk(error)) if error.is_session_over() && matches!(end, End::Moved) => {
+                        end = End::SessionOver;
+                    }
+                    Err(error) => tracing::warn!(%error, "could not resign"),
+                }
+            }
             let next = match end {
                 End::Stopped => return,
+                End::Moved if self.abandoned.is_some() => {
+                    self.pause().await;
+                    Ok(())
+                }
                 End::Moved => self.stand_again().await,
-                End::SessionOver => self.come_back().await,
+                End::SessionOver => {
+                    // The office went with the session.
+                    self.abandoned = None;
+                    self.come_back().await
+                }
             };
             if let Err(error) = next {
                 tracing::warn!(%error, "no election yet");
-                tokio::select! {
-                    () = stopping(&mut self.stopped) => return,
-                    () = tokio::time::sleep(RETRY_PAUSE) => {}
-                }
+                self.pause().await;
             }
+        }
+    }
+
+    async fn pause(&mut self) {
+        tokio::select! {
+            () = stopping(&mut self.stopped) => {}
+            () = tokio::time::sleep(RETRY_PAUSE) => {}
         }
     }
 
