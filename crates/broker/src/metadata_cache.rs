@@ -112,6 +112,11 @@ impl MetadataCache {
         self.image.read().brokers.values().cloned().collect()
     }
 
+    /// Nobody has told this broker anything yet: it knows of no broker, not even of itself.
+    pub fn is_empty(&self) -> bool {
+        self.image.read().brokers.is_empty()
+    }
+
     pub fn is_alive(&self, broker: BrokerId) -> bool {
         self.image.read().brokers.contains_key(&broker)
     }

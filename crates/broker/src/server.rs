@@ -30,13 +30,16 @@ use crate::random;
 use crate::replica_fetcher::ReplicaFetchers;
 use crate::replica_manager::{LockedLogDirs, LogDirsError, ReplicaManager};
 use crate::topic_configs::TopicConfigs;
-use crate::{config_changes, controlled_shutdown, housekeeping, in_sync_replicas};
+use crate::{config_changes, controlled_shutdown, housekeeping, in_sync_replicas, topics};
 
 /// How long answers that are due may take to leave when the broker stops.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
 /// How long a broker that stops waits for ZooKeeper to come back.
 const RECONNECT_GRACE: Duration = Duration::from_secs(2);
+
+/// How long a broker that starts, and whoever asks it for metadata, waits for the controller's first word.
+pub const FIRST_NEWS_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What every part of the broker can reach.
 #[derive(Debug)]
@@ -274,6 +277,14 @@ impl RunningBroker {
         tasks.spawn(housekeeping::run(broker.clone(), stopped));
         let limits = limits(&broker.config);
         let server = SocketServer::start(listeners, limits, Arc::new(Router::new(broker.clone())))?;
+        // Only now can the controller reach us. Who reads that we have started may ask for metadata at once.
+        if !topics::wait_until(&broker, FIRST_NEWS_PATIENCE, |broker| broker.metadata.is_alive(broker.id))
+            .await
+        {
+            tracing::warn!(
+                "no controller has told this broker of the cluster yet; clients hear of nothing until one does"
+            );
+        }
         announce(&broker, &endpoints, &server, begun.elapsed());
         Ok(RunningBroker { broker, store, server, stop, tasks })
     }

@@ -13,7 +13,7 @@ use ottla_protocol::{ApiKey, DecodeError, ErrorCode, Str};
 
 use super::{Api, Call};
 use crate::metadata_cache::{PartitionImage, TopicImage};
-use crate::server::Broker;
+use crate::server::{Broker, FIRST_NEWS_PATIENCE};
 use crate::topics;
 
 /// Metadata: which topics there are, who leads their partitions, and where the brokers are.
@@ -34,8 +34,22 @@ fn handle(mut call: Call) -> Result<Reply, DecodeError> {
     if let Some(refused) = refuse_ids(&request, call.version) {
         return Ok(call.reply(&refused));
     }
-    let wanted = Wanted::of(&request, call.version);
-    let mut answer = Answering::new(&call, &request);
+    if !call.broker.metadata.is_empty() {
+        return Ok(respond(call, &request));
+    }
+    // An answer without brokers would keep clients from asking again for as long as a minute.
+    Ok(Reply::later(async move {
+        topics::wait_until(&call.broker, FIRST_NEWS_PATIENCE, |broker| !broker.metadata.is_empty()).await;
+        match respond(call, &request) {
+            Reply::Now(answer) => answer,
+            Reply::Later(answer) | Reply::Alone(answer) => answer.await,
+        }
+    }))
+}
+
+fn respond(call: Call, request: &MetadataRequest) -> Reply {
+    let wanted = Wanted::of(request, call.version);
+    let mut answer = Answering::new(&call, request);
     match wanted {
         Wanted::All => {
             for topic in call.broker.metadata.topics() {
@@ -50,10 +64,10 @@ fn handle(mut call: Call) -> Result<Reply, DecodeError> {
     }
     if answer.missing.is_empty() {
         let response = answer.finish();
-        return Ok(call.reply(&response));
+        return call.reply(&response);
     }
     let (response, missing) = (answer.response, answer.missing);
-    Ok(Reply::later(create_missing(call, response, missing)))
+    Reply::later(create_missing(call, response, missing))
 }
 
 /// v10 and v11 have the field for ids already, but do not look topics up by it (KIP-516).

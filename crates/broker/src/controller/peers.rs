@@ -18,8 +18,12 @@ use crate::server::Broker;
 /// Pause before a request is tried again, as Kafka's controller makes it.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// Attempts after which the operator hears of it.
-const COMPLAIN_AFTER: u32 = 10;
+/// The first pause; each is twice the one before. A broker registers a moment before its port opens, and has started
+/// when it has heard from us.
+const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(5);
+
+/// Attempts after which the operator hears of it: a second or so.
+const COMPLAIN_AFTER: u32 = 15;
 
 /// What a peer had to say that the core must hear.
 #[derive(Debug)]
@@ -132,15 +136,15 @@ impl Channel {
     /// Sends each request until it is answered, one at a time: a later order must not overtake an earlier one.
     async fn run(mut self, mut requests: mpsc::UnboundedReceiver<Request>) {
         while let Some(request) = requests.recv().await {
-            let mut attempts = 0;
+            let (mut attempts, mut pause) = (0, FIRST_RETRY_PAUSE);
             while let Err(error) = self.send(&request).await {
                 attempts += 1;
-                // A broker registers a moment before its port opens, so the first refusals are no news.
                 if attempts == COMPLAIN_AFTER {
                     tracing::warn!(broker = %self.broker, address = %self.address, %error, "order not answered, sent again");
                 }
                 self.connection = None;
-                tokio::time::sleep(RETRY_PAUSE).await;
+                tokio::time::sleep(pause).await;
+                pause = RETRY_PAUSE.min(2 * pause);
             }
         }
     }

@@ -88,3 +88,14 @@ async fn a_broker_that_comes_back_leads_again_when_asked() {
         [("t".to_owned(), 0, ErrorCode::NotController)]
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broker_that_has_started_knows_the_cluster() {
+    let mut cluster = Cluster::of(2, &[]).await;
+    for turn in 0..8 {
+        cluster.restart_broker(1).await;
+        let answer = cluster.connect_to(1).await.ask(9, &MetadataRequest::default()).await;
+        assert!(answer.brokers.iter().any(|broker| broker.node_id == 1), "turn {turn}: {:?}", answer.brokers);
+        assert_eq!(answer.controller_id, 0, "turn {turn}");
+    }
+}
