@@ -8,8 +8,7 @@ use ottla_broker::RunningBroker;
 use ottla_broker::config::Config;
 
 use super::Command;
-use super::servers::{StopSignal, asked_to_stop, fail, runtime};
-use crate::logging;
+use super::servers::{self, StopSignal, asked_to_stop, runtime};
 
 pub const COMMAND: Command = Command { name: "broker", about: "run a broker", run };
 
@@ -25,18 +24,10 @@ struct Options {
 }
 
 fn run(arguments: Vec<String>) -> ExitCode {
-    let options = match Options::try_parse_from(arguments) {
-        Ok(options) => options,
-        Err(error) => return super::usage(&error),
-    };
-    logging::to_stdout();
-    match serve(&options) {
-        Ok(signal) => signal.exit_code(),
-        Err(reason) => {
-            tracing::error!("{reason}");
-            fail(reason)
-        }
-    }
+    servers::run(arguments, |options| {
+        // For whoever keeps only the log.
+        serve(options).inspect_err(|reason| tracing::error!("{reason}"))
+    })
 }
 
 fn serve(options: &Options) -> Result<StopSignal, Box<dyn std::error::Error>> {

@@ -11,8 +11,7 @@ use ottla_zookeeper_server::Server;
 use tokio::sync::watch;
 
 use super::Command;
-use super::servers::{StopSignal, asked_to_stop, fail, runtime};
-use crate::logging;
+use super::servers::{self, StopSignal, asked_to_stop, runtime};
 
 pub const COMMAND: Command =
     Command { name: "dev", about: "run ZooKeeper and brokers in one process, nothing else needed", run };
@@ -43,15 +42,7 @@ struct Options {
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 fn run(arguments: Vec<String>) -> ExitCode {
-    let options = match Options::try_parse_from(arguments) {
-        Ok(options) => options,
-        Err(error) => return super::usage(&error),
-    };
-    logging::to_stdout();
-    match serve(&options) {
-        Ok(signal) => signal.exit_code(),
-        Err(reason) => fail(reason),
-    }
+    servers::run(arguments, serve)
 }
 
 fn serve(options: &Options) -> Result<StopSignal, Failure> {

@@ -3,8 +3,27 @@
 use std::fmt::Display;
 use std::process::ExitCode;
 
+use clap::Parser;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::logging;
+
+/// Reads the options of a command, serves until it is asked to stop, and tells the shell how it went.
+pub fn run<O: Parser, E: Display>(
+    arguments: Vec<String>,
+    serve: impl FnOnce(&O) -> Result<StopSignal, E>,
+) -> ExitCode {
+    let options = match O::try_parse_from(arguments) {
+        Ok(options) => options,
+        Err(error) => return super::usage(&error),
+    };
+    logging::to_stdout();
+    match serve(&options) {
+        Ok(signal) => signal.exit_code(),
+        Err(reason) => fail(reason),
+    }
+}
 
 /// A runtime for servers: a worker per core.
 pub fn runtime() -> std::io::Result<Runtime> {

@@ -7,8 +7,7 @@ use clap::Parser;
 use ottla_zookeeper_server::{Config, Server};
 
 use super::Command;
-use super::servers::{StopSignal, asked_to_stop, fail, runtime};
-use crate::logging;
+use super::servers::{self, StopSignal, asked_to_stop, runtime};
 
 pub const COMMAND: Command =
     Command { name: "zookeeper", about: "run the single-node ZooKeeper for development", run };
@@ -22,15 +21,7 @@ struct Options {
 }
 
 fn run(arguments: Vec<String>) -> ExitCode {
-    let options = match Options::try_parse_from(arguments) {
-        Ok(options) => options,
-        Err(error) => return super::usage(&error),
-    };
-    logging::to_stdout();
-    match serve(&options) {
-        Ok(signal) => signal.exit_code(),
-        Err(reason) => fail(reason),
-    }
+    servers::run(arguments, serve)
 }
 
 fn serve(options: &Options) -> Result<StopSignal, Box<dyn std::error::Error>> {
