@@ -5,9 +5,11 @@ set -eu
 usage() {
     cat <<MESSAGE
 USAGE: $0 [--keep] [--file FILE]
+       $0 --stop FOLDER
 
-  --keep       leave ZooKeeper, the broker and the topic as they are, and say how to use and stop them
-  --file FILE  the text file to send, by lines (default: LICENSE)
+  --keep         leave ZooKeeper, the broker and the topic as they are, and say how to use and stop them
+  --file FILE    the text file to send, by lines (default: LICENSE)
+  --stop FOLDER  stop what --keep has left running with everything in that folder, and remove the folder
 
 Builds Ottla unless OTTLA_BIN names a program. Changes nothing outside target/ and a new folder in \${TMPDIR:-/tmp}.
 MESSAGE
@@ -16,11 +18,13 @@ MESSAGE
 bin=$(dirname -- "$(readlink -f -- "$0")")
 home=$(dirname -- "$bin")
 keep=
+kept=
 file=$home/LICENSE
 while [ $# -gt 0 ]; do
     case $1 in
         --keep) keep=1 ;;
         --file) file=${2:?--file needs a file} && shift ;;
+        --stop) kept=${2:?--stop needs the folder that --keep has named} && shift ;;
         --help) usage && exit 0 ;;
         *) usage >&2 && exit 1 ;;
     esac
@@ -33,11 +37,31 @@ broker_pid=
 say() { echo "==> $*"; }
 fail() { echo "quickstart failed: $*" >&2 && exit 1; }
 
+runs() { # PID
+    kill -0 "$1" 2>/dev/null && ! grep -q '^State:.*zombie' "/proc/$1/status" 2>/dev/null
+}
+
 stop() { # NAME PID
     [ -n "$2" ] && kill "$2" 2>/dev/null || return 0
     say "stopping $1 (process $2)"
-    wait "$2" || true # a server that ends by SIGTERM reports 143, as Kafka's does
+    # A server that ends by SIGTERM reports 143, as Kafka's does; one that another run left here is not ours to wait for.
+    wait "$2" 2>/dev/null || true
+    tries=300
+    while runs "$2"; do
+        tries=$((tries - 1))
+        [ "$tries" -gt 0 ] || fail "$1 (process $2) does not stop"
+        sleep 0.1
+    done
 }
+
+if [ -n "$kept" ]; then
+    [ -r "$kept/processes" ] || fail "nothing was left running in $kept"
+    read -r broker_pid zookeeper_pid <"$kept/processes"
+    stop "the broker" "$broker_pid" # while it can still say goodbye to ZooKeeper
+    stop ZooKeeper "$zookeeper_pid"
+    rm -r "$kept"
+    exit 0
+fi
 
 finish() {
     status=$?
@@ -140,11 +164,12 @@ say "kafka-list-topic.sh --zookeeper $zookeeper --topic quickstart"
 "$bin/kafka-list-topic.sh" --zookeeper "$zookeeper" --topic quickstart
 
 if [ -n "$keep" ]; then
+    echo "$broker_pid $zookeeper_pid" >"$work/processes"
     cat <<MESSAGE
 ==> left running, with everything in $work
     type into one terminal:   $bin/kafka-console-producer.sh --bootstrap-server $broker --topic quickstart
     and watch in another:     $bin/kafka-console-consumer.sh --bootstrap-server $broker --topic quickstart --from-beginning
     or use any Kafka client:  bootstrap server $broker, ZooKeeper $zookeeper
-    to stop it:               kill $broker_pid $zookeeper_pid && rm -r $work
+    to stop it:               $bin/quickstart.sh --stop $work
 MESSAGE
 fi

@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -44,14 +45,22 @@ def test_quickstart_with_a_file_of_ones_own(quickstart, tmp_path_factory):
 def test_quickstart_that_is_told_to_keep_says_how_to_use_and_stop_it(quickstart, tmp_path, tool):
     run = quickstart("--keep")
     assert run.returncode == 0, run.stdout + run.stderr
-    stop = re.search(r"to stop it: +(kill (\d+) (\d+) && rm -r (\S+))\n", run.stdout)
+    stop = re.search(r"to stop it: +(\S+ --stop (\S+))\n", run.stdout)
+    processes = Path(stop[2], "processes").read_text().split()
     try:
         broker = re.search(r"bootstrap server (\S+),", run.stdout)[1]
         again = tool("kafka-console-consumer.sh", "--bootstrap-server", broker, "--topic", "quickstart", "--from-beginning", "--max-messages", 202)
         assert again.stdout == (HOME / "LICENSE").read_bytes()
     finally:
-        subprocess.run(["sh", "-c", stop[1]], check=True)
-    eventually(lambda: not any(os.path.exists(f"/proc/{process}") for process in stop.group(2, 3)), "both are stopped")
+        subprocess.run(stop[1].split(), check=True)
+    assert len(processes) == 2
+    eventually(lambda: not any(os.path.exists(f"/proc/{process}") for process in processes), "both are stopped")
+    assert list(tmp_path.iterdir()) == [], "nothing is left behind"
+
+
+def test_quickstart_that_left_nothing_running_cannot_stop_it(quickstart, tmp_path):
+    run = quickstart("--stop", tmp_path)
+    assert (run.returncode, run.stderr) == (1, f"quickstart failed: nothing was left running in {tmp_path}\n")
 
 
 @pytest.mark.parametrize("arguments", [["--nonsense"], ["--file", "/no/such/file"]])
